@@ -10,17 +10,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of maps, and shapes 
 FL_FREE_IN_CHILD(lock)
 
 /* The pointer of a map is where a kernel finds the buffer, on a device that shares the host's
- * memory. One thread at a time: PoCL finds a map by its pointer, and so unmaps and frees that of
- * another thread, which it still has to answer. */
-static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags) {
+ * memory. One thread at a time, and the last byte, which no program maps alone: PoCL finds a map by
+ * its pointer, and so unmaps and frees that of another thread, which it still has to answer. */
+static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags, size_t size) {
     void **t = fl_table_of(buffer);
     cl_int code = CL_INVALID_OPERATION;
     if (flags & CL_MEM_HOST_NO_ACCESS)
         return NULL;
     cl_map_flags access = flags & CL_MEM_HOST_WRITE_ONLY ? CL_MAP_WRITE : CL_MAP_READ;
     pthread_mutex_lock(&lock);
-    void *found =
-        CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, access, 0, 1, 0, NULL, NULL, &code);
+    unsigned char *found = CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, access, size - 1,
+                                                       1, 0, NULL, NULL, &code);
     found = code == CL_SUCCESS ? found : NULL;
     cl_event unmapped;
     if (found && CALL(t, clEnqueueUnmapMemObject)(d->queue, buffer, found, 0, NULL, &unmapped) ==
@@ -29,7 +29,7 @@ static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags
         CALL(t, clReleaseEvent)(unmapped);
     }
     pthread_mutex_unlock(&lock);
-    return found;
+    return found ? found - (size - 1) : NULL;
 }
 
 static bool ask(const fl_direct_device *d, cl_mem buffer, struct fl_place *place, int *reason) {
@@ -45,7 +45,7 @@ static bool ask(const fl_direct_device *d, cl_mem buffer, struct fl_place *place
         *reason = FL_DIRECT_IMAGE;
         return false;
     }
-    place->address = address_of(d, buffer, place->flags);
+    place->address = address_of(d, buffer, place->flags, place->size);
     return place->address != NULL;
 }
 

@@ -101,8 +101,8 @@ def test_a_thread_with_little_stack_leaves_a_graph_to_the_queue(
     assert found[0] and (0 < found_by[0] - int(found[0]) < mebibytes << 20) == itself
 
 
-#: Prints what an element of a buffer has that the graphs of four threads increase. The first
-#: replay of each asks the driver where the buffer is.
+#: Prints what an element of a buffer has that the graphs of four threads increase by another one's,
+#: which the program maps meanwhile. The first replay of each asks the driver where the buffers are.
 SHARED = """
 import sys, threading
 import numpy as np
@@ -111,15 +111,19 @@ import fairlead
 
 (platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
 context = cl.Context([platform.devices[0].to_pyopencl()])
-source = "kernel void inc(global int *a) { atomic_inc(a + get_global_id(0)); }"
+item = "size_t i = get_global_id(0);"
+source = f"kernel void add(global int *a, global int *b) {{ {item} atomic_add(a + i, b[i]); }}"
 program = cl.Program(context, source).build()
-buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(8, np.int32))
+buffer, ones = (
+    cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.full(8, value, np.int32))
+    for value in (0, 1)
+)
 queues, loops = [cl.CommandQueue(context) for _ in range(4)], []
 for queue in queues:
-    kernel = program.inc
+    kernel = program.add
     for _ in range(100):
         with fairlead.capture(queue) as graph:
-            kernel(queue, (8,), (1,), buffer)
+            kernel(queue, (8,), (1,), buffer, ones)
         loops.append(graph.finalize(fuse=False))
 loops[0].replay(queues[0], wait=True)
 sys.setswitchinterval(1e-6)
@@ -131,8 +135,10 @@ def run(number):
 threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
 for thread in threads:
     thread.start()
-for thread in threads:
-    thread.join()
+mapping = cl.CommandQueue(context)
+while any(thread.is_alive() for thread in threads):
+    seen, _ = cl.enqueue_map_buffer(mapping, ones, cl.map_flags.READ, 0, 8, np.int32)
+    seen.base.release(mapping).wait()
 found = np.empty(8, np.int32)
 cl.enqueue_copy(queues[0], found, buffer)
 print(*set(found.tolist()))
@@ -142,6 +148,6 @@ print(*set(found.tolist()))
 def test_threads_whose_graphs_begin_with_one_buffer(
     run_python: RunPython, direct_pocl: Driver
 ) -> None:
-    """PoCL unmaps what another thread has mapped."""
+    """PoCL unmaps what another thread has mapped, also one of the program's."""
     env = {"FAIRLEAD_COMMAND_BUFFER": "direct"}
     assert run_python(SHARED, direct_pocl.library, env=env).out.split() == ["401"]

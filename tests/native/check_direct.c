@@ -21,11 +21,10 @@ static int pending_count;
 static void *map(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
                  size_t offset, size_t size, cl_uint count, const cl_event *list, cl_event *event,
                  cl_int *code) {
-    void *host = NULL;
-    (void)queue, (void)blocking, (void)flags, (void)offset, (void)size, (void)count, (void)list,
-        (void)event;
+    unsigned char *host = NULL;
+    (void)queue, (void)blocking, (void)flags, (void)size, (void)count, (void)list, (void)event;
     *code = CL(buffer, clGetMemObjectInfo)(buffer, CL_MEM_HOST_PTR, sizeof host, &host, NULL);
-    return host;
+    return host ? host + offset : NULL;
 }
 
 static cl_int unmap(cl_command_queue queue, cl_mem buffer, void *pointer, cl_uint count,
