@@ -113,13 +113,14 @@ static fl_tracer **find(const fl_tracer *tracer) {
     return at;
 }
 
-/* Begin to use a tracer. If it is one, the caller has the lock until end_use. Callbacks are changed
- * while nobody can call them. */
+/* Begin to use a tracer. If it is one, the caller has the lock until end_use: FL_HOLD would give it
+ * back here. Callbacks are changed while nobody can call them. */
 static ze_result_t begin_use(const fl_tracer *tracer, bool to_change) {
-    FL_HOLD(lock);
+    pthread_mutex_lock(&lock);
     bool known = tracer && *find(tracer);
     if (known && !(to_change && tracer->enabled))
         return ZE_RESULT_SUCCESS;
+    pthread_mutex_unlock(&lock);
     return tracer ? ZE_RESULT_ERROR_INVALID_ARGUMENT : ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
 }
 
