@@ -17,7 +17,7 @@ import pytest
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer.rewrites import fusion, vectors
-from fairlead.icd.command_buffer.rewrites.isolation import isolate, measure_kind
+from fairlead.icd.command_buffer.rewrites.opaque import isolate, measure_kind
 
 #: What an item of a kernel calculates. The last ones use other items' memory.
 OWN = (

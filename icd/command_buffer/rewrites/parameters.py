@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._native import ffi, lib
 from .arguments import ArgumentValue, list_keys, make_arguments
-from .isolation import isolate
 from .launches import RecordedLaunch
+from .opaque import isolate
 from .places import FIRST, IDS, ITEM, ElementPlace
 from .reductions import SUM
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What the names of vectors begin with.
 _VECTOR: Final = "fl_vector_"
-#: The key of an argument that is 0 (isolation.py).
+#: The key of an argument that is 0 (isolation.py, overflow.py).
 _ZERO: Final = "zero"
 
 
@@ -78,7 +78,17 @@ class FusedParameters:
                     one, value = launch.kernel.parameters[index], launch.arguments[index].turns[0]
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
                     self._add(key, value, kind, f"fl_{len(self.rows)}", place, index)
-        if shared is not None:
+        if shared is None:
+            hidden = [
+                (_ZERO, place, name)
+                for place, launch in enumerate(run.launches)
+                for name, *_ in launch.kernel.hidden
+            ]
+            if hidden:
+                self.zero = ffi.gc(make_arguments([bytes(4)]), lib.fl_release_arguments)
+            for key in hidden:
+                self._add(key, bytes(4), "uint ", f"fl_zero_{len(self.rows)}", -1, 0)
+        else:
             zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
             self.zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
             for place in range(len(run.launches)):
@@ -147,7 +157,12 @@ class FusedParameters:
         """
         keys = list_keys(place, launch.arguments)
         if self.shared is None:
-            given = [*self._list_arguments(launch, keys), *(IDS if launch.grid else (ITEM,))]
+            zeros = [self.name((_ZERO, place, name)) for name, *_ in launch.kernel.hidden]
+            given = [
+                *self._list_arguments(launch, keys),
+                *zeros,
+                *(IDS if launch.grid else (ITEM,)),
+            ]
             return [f"    {name}({', '.join(given)});"]
         zero = self.name((_ZERO, place))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from .isolation import measure_kind
 from .launches import RecordedLaunch
+from .opaque import measure_kind
 
 ITEM: Final = "fl_item"
 #: Its ids, where items have several dimensions.

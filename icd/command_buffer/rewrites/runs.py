@@ -13,9 +13,9 @@ from ...kernel_source.reading import Three
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument, ask_once, list_keys
 from .fused_runs import FusedKernel, FusedRun, RunPlan
-from .isolation import measure_kind
 from .kernels import has_inner_loops
 from .launches import RecordedLaunch, read_launch
+from .opaque import measure_kind
 from .parameters import FusedParameters
 from .places import ElementPlace, find_own, find_place, find_temporaries
 from .reductions import Reduction
@@ -190,11 +190,14 @@ class Run:
 
     def _measure(self, place: int, launch: RecordedLaunch) -> dict[Any, int]:
         """Return the bytes of the arguments that are a launch's alone, by their keys."""
-        return {
+        found: dict[Any, int] = {
             key: max(8, len(value)) if isinstance(value := one.turns[0], bytes) else 8
             for key, one in zip(list_keys(place, launch.arguments), launch.arguments, strict=True)
             if key not in self._sizes
         }
+        if not self.is_isolated:
+            found |= {(place, name, "zero"): 8 for name, *_ in launch.kernel.hidden}
+        return found
 
     @property
     def gains(self) -> bool:

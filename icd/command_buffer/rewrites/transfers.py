@@ -9,9 +9,9 @@ from typing import Any, Final
 from ..._native import ffi, lib
 from ...calls import get_address
 from .arguments import NotFused, make_arguments
-from .isolation import measure_kind
 from .kernels import list_macros, make_kernel_read, parse_kernel
 from .launches import RecordedLaunch, make_launch
+from .opaque import measure_kind
 from .used_bytes import MemoryNames, find_root
 from .uses import ListSnapshot, pack_arguments
 

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ...calls import query_integer
-from .isolation import measure_kind
 from .launches import RecordedLaunch
+from .opaque import measure_kind
 from .used_bytes import find_root
 from .uses import Root
 
