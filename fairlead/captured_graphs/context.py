@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
     from ..graph.partition import Partition
 
+__all__ = ["CaptureError", "CapturedGraph", "capture"]
+
 
 @dataclass(frozen=True)
 class Replays:
@@ -61,7 +63,7 @@ class Replays:
     context: int
 
     def make_segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
-        """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
+        """Make a segment of a partition's captured commands and of its empty nodes and barriers."""
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
         nodes = _sort_as_recorded(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
@@ -103,9 +105,6 @@ def _sort_as_recorded(nodes: Sequence[int], predecessors: Sequence[Sequence[int]
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):
         return nodes
     return sorted(nodes)
-
-
-__all__ = ["CaptureError", "CapturedGraph", "capture"]
 
 
 class capture:

@@ -341,7 +341,7 @@ ACTIONS = "replay", "keep", "wait", "several", "wait list", "kernel", "finish", 
 
 
 def act_in_turns(program: Program, actions: Sequence[tuple[str, int]]) -> None:
-    """Replay two graphs and do other things on a queue, and compare with numbers."""
+    """Replay two graphs between other calls on a queue, and compare the memory with numbers."""
     queue, y, value = cl.CommandQueue(program.context), program.buffer(0), 0
     steps, loops = ((3, 1), (2, 5)), list[Executable]()
     for step in steps:

@@ -136,14 +136,16 @@ def test_a_class_derived_from_array_keeps_its_operators(queue: cl.CommandQueue) 
     assert (result.get() == 6).all()
 
 
+def add_twice(u: Any) -> Any:
+    """Return thrice the array, by two launches."""
+    result = u * np.float32(2)
+    result += u
+    return result
+
+
 def test_a_function_that_is_given_its_own_result(queue: cl.CommandQueue) -> None:
     """Its graph would overwrite what it still reads, so another one takes turns with it."""
-
-    @fairlead.graphed
-    def thrice(u: Any) -> Any:
-        result = u * np.float32(2)
-        result += u
-        return result
+    thrice = fairlead.graphed(add_twice)
 
     class Steps:
         def __init__(self) -> None:
@@ -175,12 +177,7 @@ def test_a_function_that_is_given_its_own_result(queue: cl.CommandQueue) -> None
 
 def test_a_part_of_its_result_is_its_result(queue: cl.CommandQueue) -> None:
     """A sub-buffer, which has a handle of its own, is read while the result is written."""
-
-    @fairlead.graphed
-    def thrice(u: Any) -> Any:
-        result = u * np.float32(2)
-        result += u
-        return result
+    thrice = fairlead.graphed(add_twice)
 
     u = array(queue, 1, 1024)
     for number in range(1, 7):

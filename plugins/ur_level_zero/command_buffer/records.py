@@ -102,7 +102,7 @@ class LZCommandList:
         call(self.table, "zeCommandListClose", self.ze)
 
     def change(self, routine: str, *arguments: Any) -> None:
-        """Call a function that changes commands. It has to be closed again then."""
+        """Call a function that changes commands of the list, which has to be closed after that."""
         call(self.table, routine, self.ze, *arguments)
         self.is_changed = True
 

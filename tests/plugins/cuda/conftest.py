@@ -58,7 +58,7 @@ SIZE: Final = 4 * COUNT
 
 @pytest.fixture(scope="session")
 def real_driver(pytestconfig: pytest.Config) -> CudaDriver | None:
-    """The driver of a GPU, None without one, or where NVIDIA's OpenCL driver compiles nothing."""
+    """The driver of a GPU. None if there is no GPU, or no OpenCL driver that compiles for it."""
     chosen = {driver.name for driver in chosen_drivers(pytestconfig)}
     return cuda_search.find()[0] if "nvidia" in chosen else None
 
