@@ -18,7 +18,8 @@ import dataclasses, json, sys
 from fairlead.conformance import harness
 from fairlead.loader.base.forked import fork_children
 fork_children()
-library, area, options = json.loads(sys.argv[1])
+library, area, options, before = json.loads(sys.argv[1])
+exec(before, {})
 report = harness.run(library, area=area, **options)
 print("\\n" + json.dumps(dataclasses.asdict(report)))
 """
@@ -72,7 +73,8 @@ class RunSuite(Protocol):
     """Runs the suite as `harness.run` does: `run_suite(library, area="icd")`.
 
     In a run of the tests, the same library with the same options is run once. `env` is for the
-    process that runs the harness, also what a process reads when it starts.
+    process that runs the harness, also what a process reads when it starts. `before` is code that
+    this process executes first: the process of the cases is a fork of it.
     """
 
     def __call__(
@@ -84,6 +86,7 @@ class RunSuite(Protocol):
         timeout: float = 20.0,
         environment: Mapping[str, str] | None = None,
         env: Mapping[str, str | None] = {},
+        before: str = "",
     ) -> SuiteReport: ...
 
 
@@ -96,9 +99,10 @@ def run_suite(run_python: RunPython, tmp_path_factory: pytest.TempPathFactory) -
         *,
         area: str | Sequence[str] = "",
         env: Mapping[str, str | None] = {},
+        before: str = "",
         **options: Any,
     ) -> SuiteReport:
-        request = json.dumps([str(library), area, options], sort_keys=True)
+        request = json.dumps([str(library), area, options, before], sort_keys=True)
 
         def make(path: Path) -> None:
             text = run_python(_RUN, request, env=env).out

@@ -140,7 +140,6 @@ DEVICE: int = _devices[0]
 OUT_OF_ORDER = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 FLAGS, MUTABLE = OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"], OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"]
-SIMULTANEOUS = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"]
 
 
 def new_context(*devices: int) -> int:
@@ -334,9 +333,6 @@ class Argument(ctypes.Structure):
     """cl_mutable_dispatch_arg_khr."""
 
     _fields_ = (("index", ctypes.c_uint32), ("size", ctypes.c_size_t), ("value", ctypes.c_void_p))
-
-
-ExecInfo = Argument  # the fields are of the same types
 
 
 class Config(ctypes.Structure):

@@ -65,76 +65,6 @@ say(bool(cl.clGetDeviceInfo(DEVICE, OPENCL["CL_DEVICE_EXTENSIONS"], 3, uints(0),
     assert (count, devices, remaps, refused) == (0, [], 7, True)
 
 
-def test_buffers_are_copied_and_filled(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a, b, c, d = buffer(range(16)), buffer(16), buffer(16), buffer(16)
-cb = create()
-last = (0, None, None, None)
-ok(cl.clCommandCopyBufferKHR(cb, None, None, a, b, 16, 8, 20, *last))
-ok(cl.clCommandFillBufferKHR(cb, None, None, c, uints(7, 8), 8, 16, 32, *last))
-rect = words(8, 1, 0), words(0, 2, 0), words(8, 2, 1)
-ok(cl.clCommandCopyBufferRectKHR(cb, None, None, a, d, *rect, 16, 0, 16, 0, *last))
-finalize(cb)
-event = enqueue(cb)
-say(read(b, 16)); say(read(c, 16)); say(read(d, 16))
-"""
-    copied, filled, rect = calls(code, each_driver)
-    assert copied == [0, 0, 4, 5, 6, 7, 8, *[0] * 9]
-    assert filled == [*[0] * 4, *[7, 8] * 4, *[0] * 4]
-    assert rect == [*[0] * 8, 6, 7, 0, 0, 10, 11, 0, 0]
-
-
-def test_svm_is_copied_filled_and_an_argument(calls: Calls, each_driver: Driver) -> None:
-    code = """
-flags = OPENCL["CL_MEM_READ_WRITE"]
-one, two = (cl.clSVMAlloc(CONTEXT, flags, 64, 0) for _ in range(2))
-if not one or not two:
-    say(None); sys.exit()
-last = (0, None, None, None)
-k = kernel("add")
-ok(cl.clSetKernelArgSVMPointer(k, 0, two))
-ok(cl.clSetKernelArg(k, 1, 4, uints(5)))
-cb = create()
-ok(cl.clCommandSVMMemFillKHR(cb, None, None, one, uints(3), 4, 64, *last))
-ok(cl.clCommandSVMMemcpyKHR(cb, None, None, two, one, 64, *last))
-launch(cb, k, 16)
-finalize(cb)
-ok(cl.clSetKernelArg(k, 1, 4, uints(500)))
-for _ in range(3):
-    enqueue(cb)
-ok(cl.clEnqueueSVMMap(QUEUE, True, 1, two, 64, 0, None, None))
-say(list((ctypes.c_int32 * 16).from_address(two)))
-"""
-    (found,) = calls(code, each_driver)
-    assert found in ([8] * 16, None)
-
-
-def test_images_are_copied_and_filled(calls: Calls, each_driver: Driver) -> None:
-    code = """
-if not has_images():
-    say(None)
-    sys.exit()
-a, b, c, d = image(), image(), buffer(range(64)), buffer(64)
-last = (0, None, None, None)
-origin, whole = words(0, 0, 0), words(4, 4, 1)
-cb = create()
-ok(cl.clCommandCopyBufferToImageKHR(cb, None, None, c, a, 0, origin, whole, *last))
-ok(
-    cl.clCommandFillImageKHR(
-        cb, None, None, a, uints(9, 9, 9, 9), words(1, 0, 0), words(2, 1, 1), *last
-    )
-)
-ok(cl.clCommandCopyImageKHR(cb, None, None, a, b, origin, origin, whole, *last))
-ok(cl.clCommandCopyImageToBufferKHR(cb, None, None, b, d, origin, words(4, 2, 1), 64, *last))
-finalize(cb)
-enqueue(cb)
-say(read(d, 64))
-"""
-    (found,) = calls(code, each_driver)
-    expected = [*[0] * 16, 0, 1, 2, 3, *[9] * 8, *range(12, 32), *[0] * 16]
-    assert found in (expected, None)
-
-
 def test_images_and_samplers_are_arguments(calls: Calls, each_driver: Driver) -> None:
     """Those of the recording, until an update names others; the program may let go of them."""
     code = """
@@ -212,103 +142,6 @@ say(read(b, 64))
     assert found == [value] * 64
 
 
-def test_other_queues_and_wait_lists(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a = buffer(4)
-cb = create(properties=(FLAGS, SIMULTANEOUS, 0))
-launch(cb, kernel("add", a, (1,)), 4)
-finalize(cb)
-other = new_queue()
-user = make(cl.clCreateUserEvent, CONTEXT)
-event = out()
-ok(cl.clEnqueueCommandBufferKHR(1, words(other), cb, 1, words(user), event.at))
-for _ in range(5):
-    ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
-    ok(cl.clEnqueueCommandBufferKHR(1, words(other), cb, 0, None, None))
-status = answer(cl.clGetEventInfo, event.value, "CL_EVENT_COMMAND_EXECUTION_STATUS", ctypes.c_int32)
-say(status > 0)
-ok(cl.clSetUserEventStatus(user, 0))
-ok(cl.clFinish(QUEUE)); ok(cl.clFinish(other))
-say(read(a, 4))
-"""
-    assert calls(code, each_driver) == [True, [11] * 4]
-
-
-def test_events_are_of_command_buffers(calls: Calls, each_driver: Driver) -> None:
-    code = """
-queue = new_queue(PROFILING)
-a = buffer(4096)
-cb = create(queue)
-for _ in range(5):
-    launch(cb, kernel("add", a, (1,)), 4096)
-finalize(cb)
-for _ in range(4):
-    event = enqueue(cb)
-    say(answer(cl.clGetEventInfo, event, "CL_EVENT_COMMAND_TYPE", ctypes.c_uint32)
-        == OPENCL["CL_COMMAND_COMMAND_BUFFER_KHR"])
-    say(answer(cl.clGetEventInfo, event, "CL_EVENT_COMMAND_QUEUE", ctypes.c_void_p) == queue)
-    times = [answer(cl.clGetEventProfilingInfo, event, f"CL_PROFILING_COMMAND_{n}", ctypes.c_uint64)
-             for n in ("QUEUED", "SUBMIT", "START", "END")]
-    say(times == sorted(times) and times[2] < times[3])
-    ok(cl.clRetainEvent(event)); ok(cl.clReleaseEvent(event)); ok(cl.clReleaseEvent(event))
-plain = out()
-ok(cl.clEnqueueMarkerWithWaitList(queue, 0, None, plain.at))
-say(answer(cl.clGetEventInfo, plain.value, "CL_EVENT_COMMAND_TYPE", ctypes.c_uint32)
-    == OPENCL["CL_COMMAND_MARKER"])
-"""
-    assert calls(code, each_driver) == [True] * 13
-
-
-def test_command_buffers_say_what_they_are(calls: Calls, each_driver: Driver) -> None:
-    code = """
-queues = QUEUE, new_queue(OUT_OF_ORDER)
-given = (FLAGS, MUTABLE | SIMULTANEOUS, 0)
-cb, plain = create(*queues, properties=given), create()
-info = cl.clGetCommandBufferInfoKHR
-def state(one): return answer(info, one, "CL_COMMAND_BUFFER_STATE_KHR", ctypes.c_uint32)
-def count(one): return answer(info, one, "CL_COMMAND_BUFFER_REFERENCE_COUNT_KHR", ctypes.c_uint32)
-say(answer(info, cb, "CL_COMMAND_BUFFER_QUEUES_KHR", ctypes.c_void_p, 4) == list(queues))
-say(answer(info, cb, "CL_COMMAND_BUFFER_NUM_QUEUES_KHR", ctypes.c_uint32))
-say(answer(info, cb, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR", ctypes.c_uint64, 8) == list(given))
-say(answer(info, plain, "CL_COMMAND_BUFFER_PROPERTIES_ARRAY_KHR", ctypes.c_uint64, 8))
-say(answer(info, cb, "CL_COMMAND_BUFFER_CONTEXT_KHR", ctypes.c_void_p) == CONTEXT)
-say(state(cb), count(cb))
-finalize(cb)
-ok(cl.clRetainCommandBufferKHR(cb))
-say(state(cb), count(cb))
-enqueue(cb)
-ok(cl.clReleaseCommandBufferKHR(cb)); ok(cl.clReleaseCommandBufferKHR(cb))
-say(name(cl.clReleaseCommandBufferKHR(cb)))
-"""
-    assert calls(code, each_driver) == [
-        *(True, 2, True, [], True, [0, 1], [1, 2]),
-        "CL_INVALID_COMMAND_BUFFER_KHR",
-    ]
-
-
-def test_what_a_command_uses_is_kept(calls: Calls, each_driver: Driver) -> None:
-    """The program releases everything but the result, and enqueues."""
-    code = """
-a, b = buffer(range(8)), buffer(8)
-k = kernel("twice", b, a)
-cb = create()
-launch(cb, k, 8)
-finalize(cb)
-for release, one in (
-    (cl.clReleaseMemObject, a),
-    (cl.clReleaseKernel, k),
-    (cl.clReleaseProgram, PROGRAM),
-):
-    ok(release(one))
-others = [buffer([99] * 8) for _ in range(4)]
-enqueue(cb)
-ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
-ok(cl.clReleaseCommandBufferKHR(cb))
-say(read(b, 8))
-"""
-    assert calls(code, each_driver) == [[2 * number for number in range(8)]]
-
-
 def test_a_copied_kernel_has_its_arguments(calls: Calls, each_driver: Driver) -> None:
     code = """
 a = buffer(4)
@@ -321,26 +154,6 @@ enqueue(cb)
 say(read(a, 4))
 """
     assert calls(code, each_driver) == [[3] * 4]
-
-
-def test_local_memory_sizes_and_offsets(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a, b, c, d = (buffer(16) for _ in range(4))
-cb = create()
-launch(cb, kernel("local_sum", a, "16"), 16, local=[4])
-launch(cb, kernel("place", b), 8, offset=[100])
-launch(cb, kernel("groups", c), 16, local=[8])
-launch(cb, kernel("flat", d), [4, 4])
-finalize(cb)
-enqueue(cb)
-say(read(a, 16)); say(read(b, 8)); say(read(c, 16)); say(read(d, 16))
-"""
-    assert calls(code, each_driver) == [
-        [number // 4 * 4 for number in range(16)],
-        list(range(100, 108)),
-        [8] * 16,
-        [number // 4 for number in range(16)],
-    ]
 
 
 def test_the_size_that_a_kernel_requires_need_not_be_given(

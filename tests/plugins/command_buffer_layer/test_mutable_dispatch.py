@@ -16,38 +16,6 @@ def mutable(k, size, **more):
 """
 
 
-def test_arguments_change_between_enqueues(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a, b = buffer(8), buffer(8)
-k = kernel("add", a, (1,))
-cb, command = mutable(k, 8)
-for turn in range(12):
-    say(update(cb, config(command, memory_argument(0, (a, b)[turn % 2]), number_argument(1, turn))))
-    ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
-say(read(a, 8)); say(read(b, 8))
-# The program's kernel is as it was.
-ok(cl.clEnqueueNDRangeKernel(QUEUE, k, 1, None, words(8), None, 0, None, None))
-say(read(a, 8))
-"""
-    *codes, a, b, again = calls(BEGIN + code, each_driver)
-    assert codes == ["CL_SUCCESS"] * 12
-    assert (a, b, again) == ([30] * 8, [36] * 8, [31] * 8)
-
-
-def test_an_update_does_not_change_what_is_enqueued(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a = buffer(4)
-cb, command = mutable(kernel("add", a, (1,)), 4)
-user = make(cl.clCreateUserEvent, CONTEXT)
-for value in range(5):
-    say(update(cb, config(command, number_argument(1, 10 ** value))))
-    ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(user), None))
-ok(cl.clSetUserEventStatus(user, 0))
-say(read(a, 4))
-"""
-    assert calls(BEGIN + code, each_driver) == [*["CL_SUCCESS"] * 5, [11111] * 4]
-
-
 def test_an_argument_may_end_before_the_update(calls: Calls, each_driver: Driver) -> None:
     """The memory of the array and of its values is the program's again after the call."""
     code = """
@@ -67,91 +35,6 @@ enqueue(cb)
 say(read(memory, 4))
 """
     assert calls(BEGIN + code, each_driver) == ["CL_SUCCESS", "CL_SUCCESS", [5] * 4]
-
-
-def test_sizes_and_offsets_change(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a, b = buffer(16), buffer(16)
-cb, command = mutable(kernel("groups", a), 4, local=[2])
-say(update(cb, config(command, size=[16], local=[8])))
-enqueue(cb)
-say(read(a, 16))
-cb, command = mutable(kernel("place", b), 4)
-say(update(cb, config(command, work_dim=1, offset=[50], size=[8])))
-enqueue(cb)
-say(read(b, 16))
-
-
-def sizes(what):
-    return answer(info, command, f"CL_MUTABLE_DISPATCH_GLOBAL_WORK_{what}_KHR", ctypes.c_size_t, 3)
-
-
-say(sizes("SIZE"), sizes("OFFSET"))
-"""
-    first, groups, second, placed, sizes = calls(BEGIN + code, each_driver)
-    assert (first, second) == ("CL_SUCCESS", "CL_SUCCESS")
-    assert groups == [8] * 16
-    assert placed == [*range(50, 58), *[0] * 8]
-    assert sizes == [[8], [50]]
-
-
-def test_svm_arguments_and_exec_infos_change(calls: Calls, each_driver: Driver) -> None:
-    code = """
-one, two = (cl.clSVMAlloc(CONTEXT, 1, 64, 0) for _ in range(2))
-if not one or not two:
-    say(None); sys.exit()
-k = kernel("add")
-ok(cl.clSetKernelArgSVMPointer(k, 0, one))
-ok(cl.clSetKernelArg(k, 1, 4, uints(1)))
-for pointer in (one, two):
-    ok(cl.clEnqueueSVMMemFill(QUEUE, pointer, uints(0), 4, 64, 0, None, None))
-cb, command = mutable(k, 16)
-svm = (Argument * 1)(Argument(0, 0, two))
-infos = (ExecInfo * 1)(ExecInfo(OPENCL["CL_KERNEL_EXEC_INFO_SVM_PTRS"], 8, words(two)))
-enqueue(cb)
-say(update(cb, config(command, num_svm_args=1, arg_svm_list=ctypes.addressof(svm))))
-enqueue(cb)
-say(update(cb, config(command, number_argument(1, 5), num_exec_infos=1,
-                      exec_info_list=ctypes.addressof(infos))))
-enqueue(cb)
-enqueue(cb)
-found = []
-for pointer in (one, two):
-    ok(cl.clEnqueueSVMMap(QUEUE, True, 1, pointer, 64, 0, None, None))
-    found.append(sorted(set((ctypes.c_int32 * 16).from_address(pointer))))
-say(found)
-"""
-    found = calls(BEGIN + code, each_driver)
-    assert found in (["CL_SUCCESS", "CL_SUCCESS", [[1], [11]]], [None])
-
-
-def test_all_of_an_update_is_made_or_nothing(calls: Calls, each_driver: Driver) -> None:
-    code = """
-a = buffer(8)
-cb, first, second = create(properties=(FLAGS, MUTABLE, 0)), out(), out()
-for handle in (first, second):
-    launch(cb, kernel("add", a, (1,)), 8, handle=handle)
-finalize(cb)
-say(
-    update(
-        cb,
-        config(first.value, number_argument(1, 100)),
-        config(second.value, number_argument(9, 1)),
-    )
-)
-say(
-    update(
-        cb, config(first.value, number_argument(1, 100), size=[4]), config(second.value, size=[0])
-    )
-)
-enqueue(cb)
-say(read(a, 8))
-"""
-    assert calls(BEGIN + code, each_driver) == [
-        "CL_INVALID_ARG_INDEX",
-        "CL_INVALID_GLOBAL_WORK_SIZE",
-        [2] * 8,
-    ]
 
 
 def test_replaced_memory_is_given_up(calls: Calls, each_driver: Driver) -> None:
@@ -184,55 +67,6 @@ say(after, before)
     *values, (after, before) = calls(BEGIN + code, each_driver, env)
     assert values == ["CL_SUCCESS", [1] * 4, "CL_SUCCESS", "CL_SUCCESS", [2] * 4]
     assert after == before - 2, "the program's second reference, and that of the command-buffer"
-
-
-def test_a_launch_may_promise_no_more_work_groups(calls: Calls, each_driver: Driver) -> None:
-    code = """
-ASSERTS = OPENCL["CL_MUTABLE_DISPATCH_ASSERTS_KHR"]
-a = buffer(64)
-cb, handle = create(properties=(FLAGS, MUTABLE, 0)), out()
-launch(cb, kernel("groups", a), 16, local=[4], handle=handle, properties=(ASSERTS, 1, 0))
-finalize(cb)
-say(update(cb, config(handle.value, size=[32])))
-say(update(cb, config(handle.value, local=[2])))
-say(update(cb, config(handle.value, size=[32], local=[8])))
-say(update(cb, config(handle.value, size=[8])))
-enqueue(cb)
-say(read(a, 16))
-"""
-    assert calls(BEGIN + code, each_driver) == [
-        *("CL_INVALID_OPERATION", "CL_INVALID_OPERATION", "CL_SUCCESS", "CL_SUCCESS"),
-        [8] * 8 + [0] * 8,
-    ]
-
-
-def test_commands_say_what_they_are(calls: Calls, each_driver: Driver) -> None:
-    code = """
-given = (OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], 0b1010, 0)
-a = buffer(64)
-k = kernel("flat", a)
-cb, handle = create(), out()
-launch(cb, k, [4, 4], local=[2, 1], offset=[0, 0], properties=given, handle=handle)
-
-
-def ask(what, kind, count=1):
-    return answer(info, handle.value, f"CL_MUTABLE_{what}_KHR", kind, count)
-
-
-say(
-    ask("COMMAND_COMMAND_QUEUE", ctypes.c_void_p) == QUEUE,
-    ask("COMMAND_COMMAND_BUFFER", ctypes.c_void_p) == cb,
-    ask("COMMAND_PROPERTIES_ARRAY", ctypes.c_uint64, 4) == list(given),
-    ask("COMMAND_COMMAND_TYPE", ctypes.c_uint32) == OPENCL["CL_COMMAND_NDRANGE_KERNEL"],
-    ask("DISPATCH_KERNEL", ctypes.c_void_p) == k,
-    ask("DISPATCH_DIMENSIONS", ctypes.c_uint32) == 2,
-)
-for what in ("GLOBAL_WORK_OFFSET", "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE"):
-    say(ask(f"DISPATCH_{what}", ctypes.c_size_t, 3))
-"""
-    whole, offset, size, local = calls(BEGIN + code, each_driver)
-    assert whole == [True] * 6
-    assert (offset, size, local) == ([0, 0], [4, 4], [2, 1])
 
 
 DEFERRED = """
