@@ -128,7 +128,7 @@ class KeptObjects:
 
 
 class BuildNative(build_ext):
-    """Builds shared libraries that are not Python modules, `lib…`, and the adapters.
+    """Builds Python modules, shared libraries that are none, `lib…`, and the adapters.
 
     Their names do not depend on the Python that built them. An adapter in the tree knows the path
     of this Python. One in a wheel does not: it finds the Python that it is installed in.
@@ -192,9 +192,9 @@ class BuildNative(build_ext):
     def get_ext_filename(self, fullname: str) -> str:
         folder, name = os.path.split(super().get_ext_filename(fullname))
         stem = name.split(".")[0]
-        return os.path.join(
-            folder, FILE_NAMES.get(stem, f"{stem}.so") if name.startswith("lib") else name
-        )
+        # setuptools on CPython 3.15 names the platform, too, which no earlier Python looks for
+        suffix = ".so" if stem.startswith("lib") else ".abi3.so"
+        return os.path.join(folder, FILE_NAMES.get(stem, f"{stem}{suffix}"))
 
 
 if problem := missing_tool():

@@ -60,6 +60,25 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     assert not [name for name in names if name.endswith(".c")]
 
 
+#: Prints what setup.py builds, as on CPython 3.15, which has the platform in names of modules.
+_OUTPUTS = """
+import sysconfig
+sysconfig.get_config_vars()["SOABI_PLATFORM"] = "x86_64-linux-gnu"
+import setuptools
+from distutils.core import run_setup
+build = run_setup("setup.py", stop_after="commandline").get_command_obj("build_ext")
+build.ensure_finalized()
+print(*build.get_outputs(), sep="\\n")
+"""
+
+
+def test_modules_have_names_that_every_python_looks_for() -> None:
+    names = run(sys.executable, "-c", _OUTPUTS, cwd=ROOT).split()
+    modules = [name for name in names if not Path(name).name.startswith("lib")]
+    assert len(modules) >= 4
+    assert all(name.endswith(("/_native.abi3.so", "/_native_ze.abi3.so")) for name in modules)
+
+
 def test_the_wheel_of_the_source_distribution_holds_every_module_of_the_tree(wheel: Path) -> None:
     """The links in fairlead/ are folders there, and the C sources come along."""
     modules, sources = set(), set()
