@@ -21,6 +21,19 @@ FILE *__wrap_fopen(const char *path, const char *mode) {
 
 int files_opened(void) { return atomic_load(&opened); }
 
+/* --- waits of the code under test: the linker sends sched_yield here, too --- */
+
+static atomic_int yields;
+
+int __wrap_sched_yield(void);
+
+int __wrap_sched_yield(void) {
+    atomic_fetch_add(&yields, 1);
+    return __real_sched_yield();
+}
+
+int harness_yields(void) { return atomic_load(&yields); }
+
 /* --- the observer --- */
 
 atomic_int harness_holds_gil;

@@ -66,6 +66,10 @@ void release_event(cl_event event);
 /* How many files were opened so far: only /proc/self/maps is, by fopen. */
 int files_opened(void);
 
+/* How often the code under test gave its turn away so far. Tests do that by __real_sched_yield. */
+int harness_yields(void);
+int __real_sched_yield(void);
+
 typedef void scenario(world *w);
 #define SCENARIO(name) void name(world *w)
 #include "scenarios.h"
