@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char *pattern;       /* of the file's name */
-static char *path;          /* of the file, from the first call on */
+static char path[PATH_MAX]; /* of the file, from the first call on */
 static off_t size;          /* of the file; -1: it cannot be written */
 static struct stat own;     /* the file that has the name */
 static fl_log *calls;       /* NULL: nobody asked for it */
@@ -42,34 +43,33 @@ static bool of_devices;     /* FAIRLEAD_TRACE_DEVICE is set: what devices do, to
 
 /* --- the file --- */
 
-/* The name of this process's file, to be freed. A process that went on by exec has another file for
- * each program. */
-static char *file_name(int program) {
-    char *name = malloc(13 * strlen(pattern) + 1),
-         *end = name; /* two characters become 26 at most */
-    for (const char *from = pattern; name && *from; from++) {
+/* Write the name of this process's file into `path`. A process that went on by exec has another
+ * file for each program. */
+static bool name_file(int program) {
+    size_t length = 0;
+    const char *from = pattern;
+    for (; *from && length + 26 < sizeof path; from++) /* two characters become 26 at most */
         if (from[0] == '%' && from[1] == 'p')
-            end += sprintf(end, program ? "%d.%d" : "%d", (int)getpid(), program), from++;
+            length += (size_t)sprintf(path + length, program ? "%d.%d" : "%d", (int)getpid(),
+                                      program),
+                from++;
         else
-            *end++ = *from;
-    }
-    if (name)
-        *end = '\0';
-    return name;
+            path[length++] = *from;
+    path[length] = '\0';
+    errno = ENAMETOOLONG;
+    return !*from;
 }
 
 /* Some process may have mapped a file of this name, so it is never truncated. Without %p the last
  * program has the name. */
 static int create_file(void) {
     int file = -1;
-    for (int program = 0; file < 0 && program < 1000 && (path = file_name(program)); program++) {
+    for (int program = 0; file < 0 && program < 1000 && name_file(program); program++) {
         if (!strstr(pattern, "%p"))
             unlink(path);
         file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file < 0 && errno != EEXIST)
             break;
-        if (file < 0)
-            free(path), path = NULL;
     }
     return file;
 }
@@ -124,7 +124,7 @@ static uint64_t *more(void) {
         dprintf(STDERR_FILENO,
                 "fairlead: the OpenCL calls of process %d are lost from now on, %s cannot be "
                 "written: %s\n",
-                (int)getpid(), path ? path : pattern, strerror(errno));
+                (int)getpid(), *path ? path : pattern, strerror(errno));
         size = -1;
     }
     if (file >= 0)
@@ -137,7 +137,7 @@ static void new_log(void) {
     clock_gettime(CLOCK_REALTIME, &real);
     started[0] = (uint64_t)fl_now();
     started[1] = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
-    path = NULL, size = 0;
+    *path = '\0', size = 0;
     calls = fl_new_log(LIMIT);
     if (calls) {
         fl_name_threads(calls);

@@ -1,10 +1,10 @@
 """Builds the native code with its harness, and runs every scenario under sanitizers and valgrind.
 
 `python tests/helpers/sanitize.py` (`make sanitize`) makes the runs of `RUNS`, one line each. It
-builds the mock driver, the reference adapter's entry points, libze_loader and the shells, too. The
-whole output of each run is in build/sanitize/. The exit code is 0 only if every run was made and
-found nothing: a missing tool is a failure. test_native.py uses `build` and `scenarios` for the
-quick runs of the test suite.
+builds the mock driver, the reference adapter's entry points, the layers, libOpenCL, libze_loader
+and the shells, too. The whole output of each run is in build/sanitize/. The exit code is 0 only if
+every run was made and found nothing: a missing tool is a failure. test_native.py uses `build` and
+`scenarios` for the quick runs of the test suite.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ NATIVE: Final = ROOT / "icd" / "native"
 LOADER: Final = ROOT / "loader" / "base" / "native"
 PLUGINS: Final = ROOT / "plugins" / "sdk" / "native"
 ZE_LOADER: Final = ROOT / "loader" / "ze" / "libze_loader" / "native"
+CL_LOADER: Final = ROOT / "icd" / "libopencl" / "native"
 LAYER: Final = ROOT / "plugins" / "command_buffer_layer" / "native"
+FAKES: Final = ROOT / "tests" / "fake"
 LOGS: Final = ROOT / "build" / "sanitize"
 
 ADDRESS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -224,6 +226,52 @@ def build_layer(directory: Path, flags: Sequence[str] = ()) -> Path:
     return program
 
 
+#: The fake drivers of opencl_loader/check.c, and their knobs (tests/fake/driver.c).
+_CL_DRIVERS: Final = {
+    "one": (),
+    "two": ("-DICD=2", '-DNAME="Two"'),
+    "old": ("-DSLOTS=100", '-DVERSION="OpenCL 1.2"'),
+    "refuses": ("-DFETCH_ERROR=-6",),
+    "empty": ("-DPLATFORMS=0",),
+    "short": ("-DEXPORTS=0",),
+}
+
+
+def build_opencl_loader(directory: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile libOpenCL's C with opencl_loader/check.c, its fake drivers, and the layers that trace
+    and record.
+
+    Returns the program's path.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    compiler = [
+        *os.environ.get("CC", "cc").split(),
+        "-g",
+        "-O1",
+        *flags,
+        "-fPIC",
+        "-I.",
+        "-pthread",
+    ]
+    folders = [f"-I{folder}" for folder in (CL_LOADER, NATIVE, LOADER, HERE, FAKES)]
+    write = runpy.run_path(str(CL_LOADER / "build.py"))["write_sources"]
+    sources = list(map(str, write(directory)))
+    layer = runpy.run_path(str(NATIVE / "build.py"))
+    common = [layer["LAYER"], *layer["loader"].SOURCES, *layer["write_headers"](directory)]
+    library = [*compiler, *folders, "-shared", "-fvisibility=hidden"]
+    for name, knobs in _CL_DRIVERS.items():
+        source = [str(FAKES / "driver.c"), str(FAKES / "commands.c")]
+        _run([*library, *knobs, *source, "-o", f"{name}.so"], directory)
+    for name, own in (("trace", (layer["TRACE_LAYER"],)), ("record", layer["RECORD_LAYER"])):
+        objects = list(map(str, dict.fromkeys([*own, *common])))
+        _run([*library, *objects, "-o", f"{name}.so"], directory)
+    program = directory / "check_opencl_loader"
+    checks = [str(HERE / "no_memory.c"), str(HERE / "opencl_loader" / "check.c")]
+    link = ["-rdynamic", *sources, *checks, "-o", str(program), "-ldl"]
+    _run([*compiler, *_FLAGS, '-DFL_VERSION="0"', *folders, *link], directory)
+    return program
+
+
 #: The fake drivers of ze_loader/check.c, and their knobs (tests/fake/ze_driver.c).
 _ZE_DRIVERS: Final = {
     "one": (),
@@ -248,7 +296,7 @@ def build_ze_loader(directory: Path, flags: Sequence[str] = ()) -> Path:
     _run([sys.executable, "-c", _WRITE_ZE_FAKE, str(ROOT / "tests")], directory)
     compiler = os.environ.get("CC", "cc").split()
     driver = [*compiler, "-g", "-O1", *flags, "-fPIC", "-shared", "-I.", f"-I{LOADER}"]
-    source = str(ROOT / "tests/fake/ze_driver.c")
+    source = str(FAKES / "ze_driver.c")
     for name, knobs in _ZE_DRIVERS.items():
         _run([*driver, *knobs, source, "-o", f"{name}.so"], directory)
     sources = [
@@ -289,7 +337,13 @@ def _make(run: Run) -> str:
         )
     directory = LOGS / run.name.split()[0].lower()
     try:
-        makers = (build, build_entry_points, build_layer, build_ze_loader)
+        makers = (
+            build,
+            build_entry_points,
+            build_layer,
+            build_opencl_loader,
+            build_ze_loader,
+        )
         programs = [make(directory, run.flags) for make in makers]
         programs += build_shells(directory, run.flags)
     except RuntimeError as refused:

@@ -19,6 +19,7 @@ from helpers.sanitize import (
     build,
     build_entry_points,
     build_layer,
+    build_opencl_loader,
     build_shells,
     build_ze_loader,
     scenarios,
@@ -70,6 +71,11 @@ def test_the_entry_points_of_the_reference_adapter(sanitized: bool, tmp_path: Pa
 @_BUILDS
 def test_the_command_buffer_layer(sanitized: bool, tmp_path: Path) -> None:
     _run(build_layer(tmp_path, _flags(sanitized, tmp_path)))
+
+
+@_BUILDS
+def test_the_opencl_loader_and_its_layers(sanitized: bool, tmp_path: Path) -> None:
+    _run(build_opencl_loader(tmp_path, _flags(sanitized, tmp_path)))
 
 
 @_BUILDS

@@ -151,13 +151,15 @@ def _emit_dispatch(function: Any) -> Iterator[str]:
 
 def _emit_exported(function: Any) -> Iterator[str]:
     yield f"FL_EXPORT {function.format_c_declaration(function.name)} {{"
+    # a layer that another thread has just started has written what its function reads
+    current = f"__atomic_load_n(&fl_current[{function.slot}], __ATOMIC_ACQUIRE)"
     if function.name in (*WRITTEN, *STARTING):
-        yield f"    {_emit_call(function, f'fl_current[{function.slot}]')}\n}}"
+        yield f"    {_emit_call(function, current)}\n}}"
         return
     stop = " return;" if function.returns == "void" else ""
     handle, slot = function.parameters[0].name, function.slot
     yield f"    if (FL_UNLIKELY(!fl_direct[{slot}]))"
-    yield f"        {{ {_emit_call(function, f'fl_current[{slot}]')}{stop} }}"
+    yield f"        {{ {_emit_call(function, current)}{stop} }}"
     yield f"    {_emit_check(function)}"
     yield f"    {_emit_call(function, f'{handle}->dispatch[{slot}]')}\n}}"
 

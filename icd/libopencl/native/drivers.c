@@ -125,18 +125,19 @@ static unsigned slots_of(const char *version) {
 }
 
 /* The slots from `slots` on are not there: whoever asks for one of them looks first which table it
- * is. */
-static void be_careful(void *const *table, unsigned slots) {
+ * is. False: there is no memory to remember that. */
+static bool be_careful(void *const *table, unsigned slots) {
+    if (slots == FL_SLOTS || fl_lacks_slot(table, slots))
+        return true;
     struct short_table *one = malloc(sizeof *one);
-    if (!one || fl_lacks_slot(table, slots)) {
-        free(one);
-        return;
-    }
+    if (!one)
+        return false;
     *one = (struct short_table){table, slots, short_tables};
     short_tables = one;
     for (unsigned slot = slots; slot < FL_SLOTS; slot++)
         if (fl_careful[slot])
             fl_bottom[slot] = fl_careful[slot];
+    return true;
 }
 
 /* Without a driver of ICD 2 no table has a tag. The careful forms stay, and so do those in
@@ -211,10 +212,8 @@ static const char *bind_1(cl_platform_id platform, void *const *own, void *const
                                            : "clGetPlatformInfo is NULL in its dispatch table";
     unsigned slots =
         slots_of(version) < there ? unclaimed_slots(words, slots_of(version), there) : there;
-    if (slots < FL_SLOTS)
-        be_careful(own, slots);
     free(version);
-    return NULL;
+    return be_careful(own, slots) ? NULL : "there is no memory for what its table lacks";
 }
 
 static const char *bind(cl_platform_id platform, get_function *function_of,

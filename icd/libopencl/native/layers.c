@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LAYER_API_VERSION = 0x4240, LAYER_API_VERSION_100 = 100 };
 
@@ -18,16 +17,11 @@ typedef cl_int init_layer_with_properties(cl_uint count, void *const *target, cl
 typedef cl_int deinit_layer(void);
 
 static struct layer {
+    void *table[FL_SLOTS]; /* its own, and what it lacks of the next one; the next layer keeps it */
     deinit_layer *deinit;
     struct layer *inner;
 } *outermost;
 static void *const *top; /* the table of the outermost layer so far */
-
-/* A copy that is never freed: the layer keeps it. */
-static void **copy_of(void *const *table) {
-    void **copy = malloc(FL_SLOTS * sizeof *copy);
-    return copy ? memcpy(copy, table, FL_SLOTS * sizeof *copy) : NULL;
-}
 
 static bool is_legacy(void) { return secure_getenv("OCL_ICD_FORCE_LEGACY_TERMINATION") != NULL; }
 
@@ -44,28 +38,22 @@ static const char *start(void *handle) {
                "clInitLayerWithProperties";
     if (info(LAYER_API_VERSION, sizeof version, &version, NULL) || version != LAYER_API_VERSION_100)
         return "it is a layer of a version other than 100";
-    void **table = copy_of(top);
-    struct layer *layer = calloc(1, sizeof *layer);
-    if (!table || !layer) {
-        free(table);
-        free(layer);
+    struct layer *layer = malloc(sizeof *layer);
+    if (!layer)
         return "there is no memory";
-    }
     bool with_properties = init_with && !(is_legacy() && init);
     cl_int code = with_properties ? init_with(FL_SLOTS, top, &count, &theirs, NULL)
                                   : init(FL_SLOTS, top, &count, &theirs);
     if (code || (count && !theirs)) {
-        free(table);
         free(layer);
         return "it failed to start";
     }
-    for (cl_uint slot = 0; slot < count && slot < FL_SLOTS; slot++)
-        if (theirs[slot])
-            table[slot] = theirs[slot];
-    *layer = (struct layer){with_properties ? (deinit_layer *)dlsym(handle, "clDeinitLayer") : NULL,
-                            outermost};
+    for (cl_uint slot = 0; slot < FL_SLOTS; slot++)
+        layer->table[slot] = slot < count && theirs[slot] ? theirs[slot] : top[slot];
+    layer->deinit = with_properties ? (deinit_layer *)dlsym(handle, "clDeinitLayer") : NULL;
+    layer->inner = outermost;
     outermost = layer;
-    top = table;
+    top = layer->table;
     return NULL;
 }
 
@@ -76,15 +64,19 @@ static void open_layer(const char *library) {
         fl_say("the OpenCL layer %s is left out: %s", library, reason);
 }
 
+/* Other threads may be in the exported functions. */
+static void show(void *const *table) {
+    for (unsigned slot = 0; slot < FL_SLOTS; slot++)
+        __atomic_store_n(&fl_current[slot], table[slot], __ATOMIC_RELEASE);
+}
+
 void fl_start_layers(void) {
     const char *path = secure_getenv("OPENCL_LAYER_PATH"), *names = secure_getenv("OPENCL_LAYERS");
-    top = copy_of(fl_bottom);
-    if (!top)
-        return;
+    top = fl_bottom;
     fl_each_of_directory(path && *path ? path : "/etc/OpenCL/layers", ".lay", open_layer);
     if (names)
         fl_each_of_list(names, open_layer);
-    memcpy(fl_current, top, sizeof fl_current);
+    show(top);
     if (!outermost)
         fl_go_direct();
 }
@@ -92,8 +84,7 @@ void fl_start_layers(void) {
 void fl_end_layers(void) {
     if (!outermost || is_legacy())
         return;
-    memcpy(fl_current, fl_bottom,
-           sizeof fl_current); /* what comes after still reaches the drivers */
+    show(fl_bottom); /* what comes after still reaches the drivers */
     for (struct layer *layer = outermost; layer; layer = layer->inner)
         if (layer->deinit)
             layer->deinit();
