@@ -207,7 +207,7 @@ class ZEObjects:
             size = ctypes.sizeof(argument)
             self.ze.ok("zeKernelSetArgumentValue", kernel, index, size, byref(argument))
 
-    def launch(self, made: int, kernel: int, groups: int, signal: int = 0, *waits: int) -> None:
+    def launch(self, made: int, kernel: int, groups: int = 1, signal: int = 0, *waits: int) -> None:
         """Append a launch of so many groups."""
         count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
         waiting = len(waits), handles(*waits) if waits else None

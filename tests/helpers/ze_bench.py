@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from functools import cached_property
 from typing import Any, Final
 
+from fairlead.conformance.ze.calls import FOREVER
 from fairlead.conformance.ze.objects import Ints as DeviceInts
+from fairlead.conformance.ze.objects import (
+    ZEObjects,
+    argument,
+    chained,
+    global_offset,
+    group_count,
+    group_size,
+)
 from helpers.ze_calls import ZeCalls, array, new
 
-FOREVER: Final = (1 << 64) - 1
+__all__ = "FOREVER", "argument", "global_offset", "group_count", "group_size"
 
 #: PoCL 7.1 cannot link a kernel that asks get_global_offset for a dimension that varies.
 SOURCE: Final = b"""
@@ -44,6 +53,13 @@ kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out
 _NATIVE: Final[dict[tuple[int, bytes], bytes]] = {}
 
 
+class Kept(ZEObjects):
+    """Makes objects that stay until a test destroys them, or the context."""
+
+    def _create(self, destroy: str, name: str, *arguments: Any) -> int:
+        return self.ze.create(name, *arguments)
+
+
 class ZeBench:
     """A context of a driver with a device, a queue, and kernels.
 
@@ -68,20 +84,21 @@ class ZeBench:
         given = byref(new("ze_context_desc_t")), len(devices), array(*devices) if devices else None
         self.owns_context = not context
         self.context = context or ze.make("zeContextCreateEx", driver, *given)
+        made = self._make(lambda _: self.module())
+        self.list, self.immediate, self.new_queue = made.list, made.immediate, made.queue
+        self.launch, self.next_id, self.set = made.launch, made.next_id, made.set
         self.queue = self.new_queue()
         self.compiles = False  # also what was compiled before
         self._modules: dict[bytes, int] = {}
+
+    def _make(self, module: Callable[[str], int]) -> Kept:
+        return Kept(self.ze, self.context, self.device, module)
 
     def close(self) -> None:
         """Destroy the context, with all that is allocated in it."""
         self.ze.ok("zeCommandQueueDestroy", self.queue)
         if self.owns_context:
             self.ze.ok("zeContextDestroy", self.context)
-
-    def new_queue(self, **fields: Any) -> int:
-        """Return a new command queue."""
-        desc = new("ze_command_queue_desc_t", **fields)
-        return self.ze.make("zeCommandQueueCreate", self.context, self.device, byref(desc))
 
     def module(self, source: bytes = SOURCE) -> int:
         """Return the module of OpenCL C, which is compiled once in a process for a device."""
@@ -123,21 +140,8 @@ class ZeBench:
 
     def kernel(self, name: str, *arguments: Any, size: int = 1, module: int = 0) -> int:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
-        text = ctypes.create_string_buffer(name.encode())
-        desc = new("ze_kernel_desc_t", pKernelName=text)
-        kernel = self.ze.make("zeKernelCreate", module or self.module(), byref(desc))
-        self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
-        for index, argument in enumerate(arguments):
-            self.set(kernel, index, argument)
-        return kernel
-
-    def set(self, kernel: int, index: int, argument: Any) -> None:
-        """Set an argument of a kernel."""
-        routine = "zeKernelSetArgumentValue"
-        if isinstance(argument, int):
-            self.ze.ok(routine, kernel, index, argument, None)
-        else:
-            self.ze.ok(routine, kernel, index, ctypes.sizeof(argument), byref(argument))
+        made = self._make(lambda _: module or self.module())
+        return made.kernel(name, *arguments, size=size)
 
     @cached_property
     def shares(self) -> bool:
@@ -182,34 +186,6 @@ class ZeBench:
             for index in range(count)
         ]
 
-    def list(self, *, mutable: bool = False, in_order: bool = False, flags: int = 0) -> int:
-        """Return a new regular command list."""
-        chained = new("ze_mutable_command_list_exp_desc_t") if mutable else None
-        flags |= 8 if in_order else 0
-        desc = new("ze_command_list_desc_t", pNext=chained, flags=flags)
-        return self.ze.make("zeCommandListCreate", self.context, self.device, byref(desc))
-
-    def immediate(self, **fields: Any) -> int:
-        """Return a new immediate command list."""
-        desc = new("ze_command_queue_desc_t", **fields)
-        return self.ze.make("zeCommandListCreateImmediate", self.context, self.device, byref(desc))
-
-    def next_id(self, made: int, flags: int = 0, *kernels: int) -> int:
-        """Return the identifier of the next command of a mutable list."""
-        number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=flags)
-        if kernels:
-            routine = "zeCommandListGetNextCommandIdWithKernelsExp"
-            self.ze.ok(routine, made, byref(desc), len(kernels), array(*kernels), byref(number))
-        else:
-            self.ze.ok("zeCommandListGetNextCommandIdExp", made, byref(desc), byref(number))
-        return number.value
-
-    def launch(self, made: int, kernel: int, groups: int = 1, signal: int = 0, *waits: int) -> None:
-        """Append a launch of so many groups."""
-        count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
-        waiting = len(waits), array(*waits) if waits else None
-        self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
-
     def copy(
         self, made: int, target: int, source: int, size: int, signal: int = 0, *waits: int
     ) -> None:
@@ -235,40 +211,8 @@ class ZeBench:
 
     def update(self, made: int, *changes: Any) -> str:
         """Change commands by a chain of structs, and return the code."""
-        chained = None
-        for change in reversed(changes):
-            change.pNext = ctypes.addressof(chained) if chained is not None else None
-            change.after = chained
-            chained = change
-        desc = new("ze_mutable_commands_exp_desc_t", pNext=chained)
-        return self.ze.code("zeCommandListUpdateMutableCommandsExp", made, byref(desc))
-
-
-def argument(command: int, index: int, value: Any) -> Any:
-    """Return a change of an argument: a ctypes value, or the bytes of local memory."""
-    if isinstance(value, int):
-        given: dict[str, Any] = {"argSize": value}
-    else:
-        given = {"argSize": ctypes.sizeof(value), "pArgValue": value}
-    return new("ze_mutable_kernel_argument_exp_desc_t", commandId=command, argIndex=index, **given)
-
-
-def group_count(command: int, x: int, y: int = 1, z: int = 1) -> Any:
-    """Return a change of the number of groups."""
-    count = new("ze_group_count_t", groupCountX=x, groupCountY=y, groupCountZ=z)
-    return new("ze_mutable_group_count_exp_desc_t", commandId=command, pGroupCount=count)
-
-
-def group_size(command: int, x: int, y: int = 1, z: int = 1) -> Any:
-    """Return a change of the size of groups."""
-    sizes = {"groupSizeX": x, "groupSizeY": y, "groupSizeZ": z}
-    return new("ze_mutable_group_size_exp_desc_t", commandId=command, **sizes)
-
-
-def global_offset(command: int, x: int, y: int = 0, z: int = 0) -> Any:
-    """Return a change of the first work-item."""
-    offsets = {"offsetX": x, "offsetY": y, "offsetZ": z}
-    return new("ze_mutable_global_offset_exp_desc_t", commandId=command, **offsets)
+        routine = "zeCommandListUpdateMutableCommandsExp"
+        return self.ze.code(routine, made, byref(chained(*changes)))
 
 
 class Ints(DeviceInts):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from fairlead.conformance.ze.calls import ZECalls, new
+from fairlead.conformance.ze.calls import handles as array
 from fairlead.loader.ze.abi import API_VERSION, TABLES, ZE, name_getter
 
+__all__ = "ZeCalls", "array", "new"
 
-class ZeCalls:
+
+class ZeCalls(ZECalls):
     """The functions of a driver, by their names.
 
     Args:
@@ -32,21 +36,15 @@ class ZeCalls:
         """Return the names of the functions that the driver's tables have."""
         return list(self._functions)
 
+    def number(self, name: str, *arguments: Any) -> int:
+        """Call a function, and return its code."""
+        return self._functions[name](*arguments) & 0xFFFFFFFF
+
     def code(self, name: str, *arguments: Any) -> str:
         """Call a function, and return the name of its code without ZE_RESULT_ and ERROR_."""
-        value = self._functions[name](*arguments) & 0xFFFFFFFF
-        return ZE.errors[value][0].removeprefix("ZE_RESULT_").removeprefix("ERROR_")
+        return super().code(name, *arguments).removeprefix("ZE_RESULT_").removeprefix("ERROR_")
 
-    def ok(self, name: str, *arguments: Any) -> None:
-        """Call a function, which has to succeed."""
-        found = self.code(name, *arguments)
-        assert found == "SUCCESS", f"{name}: {found}"
-
-    def make(self, name: str, *arguments: Any) -> int:
-        """Call a function whose last argument is a handle or an address that it makes."""
-        out = ctypes.c_void_p()
-        self.ok(name, *arguments, ctypes.byref(out))
-        return out.value or 0
+    make = ZECalls.create
 
     def listed(self, name: str, *arguments: Any) -> list[int]:
         """Return the handles that a function lists."""
@@ -62,36 +60,3 @@ class ZeCalls:
         row = new(struct, pNext=chained)
         self.ok(name, *arguments, ctypes.byref(row))
         return row
-
-
-#: The names of structure types that are not those of their structs.
-_STYPES = {
-    "ze_module_program_exp_desc_t": "MODULE_PROGRAM_EXP_DESC",
-    "ze_event_pool_counter_based_exp_desc_t": "COUNTER_BASED_EVENT_POOL_EXP_DESC",
-}
-
-
-def new(struct: str, **fields: Any) -> Any:
-    """Return a struct with its type set.
-
-    A field that is a pointer may be given a ctypes object, which lives as long as the struct.
-    """
-    row = ZE.get_struct(struct)()
-    name = _STYPES.get(struct) or struct.removeprefix("ze_").removesuffix("_t").upper()
-    if f"ZE_STRUCTURE_TYPE_{name}" in ZE.constants:
-        row.stype = ZE[f"ZE_STRUCTURE_TYPE_{name}"]
-    row.kept = fields
-    for field, value in fields.items():
-        if (
-            isinstance(value, (ctypes.Structure, ctypes.Array))
-            or hasattr(value, "contents")
-            or isinstance(value, ctypes._SimpleCData)
-        ):
-            value = ctypes.addressof(value)
-        setattr(row, field, value)
-    return row
-
-
-def array(*handles: int) -> Any:
-    """Return an array of handles."""
-    return (ctypes.c_void_p * len(handles))(*handles)

@@ -6,7 +6,6 @@ A completion says that its command has failed.
 from __future__ import annotations
 
 import ctypes
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int
 from typing import Any
@@ -51,19 +50,6 @@ def test_a_list_that_waits_for_the_host_blocks_no_other_queue(bench: ZeBench) ->
     bench.ze.ok("zeCommandQueueDestroy", other)
 
 
-def test_a_thread_waits_until_another_signals(bench: ZeBench) -> None:
-    out, (gate, done) = bench.ints(0), bench.events(2)
-    bench.run(adding(bench, out, 3, done, gate), wait=False)
-    seen: list[str] = []
-    thread = threading.Thread(
-        target=lambda: seen.append(bench.ze.code("zeEventHostSynchronize", done, FOREVER))
-    )
-    thread.start()
-    bench.ze.ok("zeEventHostSignal", gate)
-    thread.join()
-    assert (seen, out[0]) == (["SUCCESS"], 3)
-
-
 def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None:
     out, (event,) = bench.ints(0), bench.events(1)
     bench.ze.ok("zeEventHostSignal", event)
@@ -104,18 +90,6 @@ def test_an_immediate_list_keeps_the_arguments_of_what_waits(bench: ZeBench) -> 
     bench.ze.ok("zeEventHostSignal", gate)
     bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
     assert out[0] == 101
-    bench.ze.ok("zeCommandListDestroy", made)
-
-
-def test_counter_based_events_are_signaled_again_without_a_reset(bench: ZeBench) -> None:
-    chained = new("ze_event_pool_counter_based_exp_desc_t", flags=1)
-    out, (event,) = bench.ints(0), bench.events(1, pNext=chained)
-    made, kernel = bench.immediate(flags=2), bench.kernel("add", out.pointer, c_int(1))
-    for turn in range(1, 4):
-        bench.launch(made, kernel, 1, event)
-        bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
-        assert out[0] == turn
-    assert bench.ze.code("zeEventHostReset", event) == "INVALID_ARGUMENT"
     bench.ze.ok("zeCommandListDestroy", made)
 
 
@@ -229,14 +203,6 @@ def test_an_event_has_the_times_of_the_lists_before_it(
     span = synchronized.context.kernelEnd - synchronized.context.kernelStart
     assert span == times.kernelEnd - times.kernelStart
     assert 0 < synchronized.context.kernelEnd <= read_clocks(bench)[0] + _DRIFT
-
-
-def test_a_suggested_group_is_one_of_gpus(bench: ZeBench) -> None:
-    sizes = [ctypes.c_uint32() for _ in range(3)]
-    kernel = bench.kernel("where", bench.ints(0).pointer)
-    pointers = [byref(one) for one in sizes]
-    bench.ze.ok("zeKernelSuggestGroupSize", kernel, 1 << 20, 1, 1, *pointers)
-    assert 1 <= sizes[0].value <= 1024
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -62,55 +62,6 @@ def graphs(bench: ZeBench) -> Graphs:
     return Graphs(bench)
 
 
-def test_a_capture_runs_nothing_and_its_graph_runs_it_again_and_again(graphs: Graphs) -> None:
-    ze, out = graphs.ze, graphs.bench.ints(count=4)
-    four = c_int(4)
-    assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_FALSE"
-    graphs.begin()
-    assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_TRUE"
-    graph = ze.make("zeCommandListGetGraphExt", graphs.list)
-    assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_TRUE"
-    graphs.launch("add", out, 1)
-    graphs.launch("mul", out, 3)
-    routine = "zeCommandListAppendMemoryFill"
-    ze.ok(routine, graphs.list, out.address, ctypes.byref(four), 4, 4, None, 0, None)
-    ze.ok("zeCommandListAppendBarrier", graphs.list, None, 0, None)
-    assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_FALSE"
-    assert graphs.end() == graph
-    assert ze.make("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
-    assert out.all == [0] * 4, "nothing has run"
-    executable = graphs.instantiate(graph)
-    for expected in (3, 12, 39):
-        graphs.replay(executable)
-        assert out.all == [4, *[expected] * 3]
-    assert ze.make("zeExecutableGraphGetSourceGraphExt", executable) == graph
-    ze.ok("zeGraphDestroyExt", graph)
-    assert ze.code("zeExecutableGraphGetSourceGraphExt", executable, array(0)) == "INVALID_GRAPH"
-    graphs.replay(executable)
-    assert out.all == [4, *[120] * 3], "it has what it needs of the graph"
-    ze.ok("zeExecutableGraphDestroyExt", executable)
-    assert ze.code(APPEND, graphs.list, executable, None, None, 0, None) == "INVALID_GRAPH"
-    graphs.launch("add", out, 1)  # the list runs commands again
-    ze.ok(SYNCHRONIZE, graphs.list, FOREVER)
-    assert out[1] == 121
-
-
-def test_lists_join_by_events_and_are_joined_again(graphs: Graphs) -> None:
-    """The other list runs between two commands of the first one, each time."""
-    out, other = graphs.bench.ints(count=4), graphs.bench.immediate()
-    fork, join = graphs.bench.events(2)
-    graphs.begin()
-    graphs.launch("add", out, 1, fork)
-    graphs.launch("mul", out, 10, join, fork, made=other)
-    assert graphs.ze.code("zeCommandListIsGraphCaptureEnabledExt", other) == "QUERY_TRUE"
-    graphs.launch("add", out, 5, 0, join)
-    executable = graphs.instantiate(graphs.end())
-    assert graphs.ze.code("zeCommandListIsGraphCaptureEnabledExt", other) == "QUERY_FALSE"
-    for expected in (15, 165, 1665):
-        graphs.replay(executable)
-        assert out.all == [expected] * 4
-
-
 def test_a_list_that_is_not_joined_again_loses_the_capture(graphs: Graphs) -> None:
     out, other = graphs.bench.ints(count=4), graphs.bench.immediate()
     (fork,) = graphs.bench.events(1)
@@ -213,12 +164,15 @@ def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
     assert ze.code(BEGIN, graphs.list, None) == "INVALID_ARGUMENT"
     assert graphs.end() == graph
+    assert ze.make("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
     assert ze.code(into, graphs.list, graph, None) == "INVALID_GRAPH", "it has a capture"
     executable = graphs.instantiate(graph)
     given = executable, None, None, 0, None
     assert ze.code(APPEND, regular, *given) == "INVALID_COMMAND_LIST_TYPE"
-    ze.ok("zeExecutableGraphDestroyExt", executable)
     ze.ok("zeGraphDestroyExt", graph)
+    assert ze.code("zeExecutableGraphGetSourceGraphExt", executable, array(0)) == "INVALID_GRAPH"
+    ze.ok("zeExecutableGraphDestroyExt", executable)
+    assert ze.code(APPEND, graphs.list, *given) == "INVALID_GRAPH"
 
 
 def test_the_capture_of_a_graph_that_is_destroyed_ends(graphs: Graphs) -> None:

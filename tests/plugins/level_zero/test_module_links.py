@@ -18,7 +18,7 @@ int plus(int value);
 kernel void store(global int *out, int value) { out[get_global_id(0)] = plus(value); }
 """
 PLUS = b"int plus(int value) { return value + NUMBER; }"
-LINK, INSPECT = "zeModuleDynamicLink", "zeModuleInspectLinkageExt"
+LINK = "zeModuleDynamicLink"
 
 
 def constants(*pairs: tuple[int, Any]) -> Any:
@@ -289,28 +289,6 @@ def test_two_inputs_that_define_the_same_are_refused(bench: ZeBench) -> None:
 
 
 # dynamic links
-
-
-def test_a_module_runs_after_its_imports_are_linked(bench: ZeBench, spirv: None) -> None:
-    (_, caller, _), (_, other, _) = (
-        module_of(bench, make_importing_store()),
-        module_of(bench, make_plus(), given=constants((SPEC_ID, c_int(100)))),
-    )
-    assert (has_imports(bench, caller), has_imports(bench, other)) == (True, False)
-    assert (names(bench, caller), names(bench, other)) == ([b"store"], [])
-    text, kernel = ctypes.create_string_buffer(b"store"), c_void_p()
-    desc = new("ze_kernel_desc_t", pKernelName=text)
-    given = caller, byref(desc), byref(kernel)
-    assert bench.ze.code("zeKernelCreate", *given) == "INVALID_MODULE_UNLINKED"
-    log = c_void_p()
-    assert bench.ze.code(LINK, 1, array(caller), byref(log)) == "MODULE_LINK_FAILURE"
-    assert "no module exports plus" in read_log(bench, log)
-    bench.ze.ok(LINK, 2, array(caller, other), None)
-    assert stored(bench, caller, 5) == 105
-    third = module_of(bench, make_plus())[1]
-    bench.ze.ok(LINK, 3, array(caller, other, third), byref(log))  # it is linked already
-    read_log(bench, log)
-    assert stored(bench, caller, 5) == 105
 
 
 def test_imports_that_two_modules_define_are_refused(bench: ZeBench, spirv: None) -> None:

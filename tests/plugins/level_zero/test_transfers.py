@@ -16,32 +16,12 @@ from fairlead.plugins.level_zero.recording import ListRecording
 from fairlead.plugins.level_zero.streams import Stream
 
 
-@pytest.fixture(params=["regular", "in-order", "immediate"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """The kind of command list that a test appends to."""
-    return request.param
-
-
-def begin(bench: ZeBench, kind: str) -> int:
-    return bench.immediate() if kind == "immediate" else bench.list(in_order=kind == "in-order")
-
-
-def finish(bench: ZeBench, kind: str, made: int) -> None:
-    if kind == "immediate":
-        bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
-    else:
-        bench.ze.ok("zeCommandListClose", made)
-        bench.run(made)
-    bench.ze.ok("zeCommandListDestroy", made)
-
-
 @pytest.mark.parametrize("pattern", [b"x", b"ab", b"abc", b"abcdefgh"])
-def test_memory_is_filled(bench: ZeBench, kind: str, pattern: bytes) -> None:
-    out = bench.ints(count=8)
-    made = begin(bench, kind)
-    routine = "zeCommandListAppendMemoryFill"
-    bench.ze.ok(routine, made, out.address, pattern, len(pattern), 24, None, 0, None)
-    finish(bench, kind, made)
+def test_memory_is_filled(bench: ZeBench, pattern: bytes) -> None:
+    out, made = bench.ints(count=8), bench.list()
+    given = made, out.address, pattern, len(pattern), 24
+    bench.ze.ok("zeCommandListAppendMemoryFill", *given, None, 0, None)
+    bench.finish(made)
     assert out.raw == (pattern * 24)[:24] + bytes(8)
 
 
