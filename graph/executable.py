@@ -287,8 +287,10 @@ class ExecutableGraph(Drawable, Pickles):
         submission is deferred. Once the adapter has the commands, USM waits for their end itself.
         """
 
+        enqueue_segment = segment.take()
+
         def enqueue(count: int, waits: Any, graph: ExecutableGraph = self) -> int:
-            return segment.enqueue(queue, count, waits, times)
+            return enqueue_segment(queue, count, waits, times)
 
         return enqueue
 
@@ -343,12 +345,6 @@ class ExecutableGraph(Drawable, Pickles):
                     return
             for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
                 deferred.wait()
-
-    def wait_for_deferred(self) -> None:
-        """Wait until the adapter has all submissions, because a change must not reach the
-        others."""
-        for deferred in self._list_submissions():
-            deferred.wait()
 
     def _list_submissions(self) -> list[Deferred]:
         """Return the submissions that the adapter does not have yet, which an update must not

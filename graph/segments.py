@@ -29,18 +29,24 @@ from ..runtime.queue import Queue
 ORDER_ONLY: Final = (Empty, Barrier)
 
 
-class Segment(Protocol):
-    """A partition that can be enqueued.
+#: Runs a segment on a queue after `count` events (handles) and returns the handle of its own event:
+#: `enqueue(queue, count, waits, times)`. `times` gets other events whose times count, if its own
+#: does not cover all of it.
+Enqueue = Callable[[Queue, int, Any, list[Event]], int]
 
-    `enqueue` runs it after `count` events and returns the handle of its own event. `times` gets
-    other events whose times count, if its own do not cover all of it.
-    """
+
+class Segment(Protocol):
+    """A partition that can be enqueued."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int: ...
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
 
+    def take(self) -> Enqueue:
+        """Return what enqueues the segment as it is now. Only an update waits for that."""
+        return self.enqueue
 
-class EmptySegment:
+
+class EmptySegment(Segment):
     """No operation. Its event is complete when what it waits for is."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
@@ -50,7 +56,7 @@ class EmptySegment:
         pass
 
 
-class HostSegment:
+class HostSegment(Segment):
     """A host task. `function` is what runs next time. The buffers that it uses are on the host
     meanwhile."""
 
@@ -88,7 +94,7 @@ def _transfer(direction: str, memory: CoherentMemory, context: Context) -> None:
     Event(context, event).wait()
 
 
-class QueueSegment:
+class QueueSegment(Segment):
     """Commands for a device that command-buffers do not have, such as copies of images. Each one is
     enqueued by itself, after the one before it."""
 
@@ -108,7 +114,7 @@ class QueueSegment:
         raise AssertionError("updates leave such commands as they are")
 
 
-class BufferSegment:
+class BufferSegment(Segment):
     """Commands for a device as a command-buffer.
 
     Args:

@@ -10,7 +10,7 @@ replay comes after the one before it, also on another queue, and nobody need wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from difflib import get_close_matches
 from functools import partial
 from sys import getrefcount
@@ -187,6 +187,7 @@ class Executable(Drawable, Pickles):
         `ExecutableGraph.update`."""
         if type(what) is CapturedNode and self.updatable and self._take_over(what):
             return
+        self._own_queues.check_user_events("update")
         self.executable_graph.update(what, strict=strict)
 
     def _take_over(self, node: CapturedNode) -> bool:
@@ -270,8 +271,6 @@ class Executable(Drawable, Pickles):
         for name in values:
             if not any(name in writers for _, writers in parts):
                 raise self._make_name_error(values, routine)
-        if self._executable_graph is not None:
-            self._executable_graph.wait_for_deferred()
         try:
             for segment, writers in parts:
                 segment.stage({name: values[name] for name in values if name in writers})
@@ -465,8 +464,7 @@ class Executable(Drawable, Pickles):
             )
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
         if until is not None:
-            series = self._set_for_replay(values) if values else None
-            return self._replay_until(queue, handle, times, waits, until, every, series)
+            return self._replay_until(queue, handle, times, waits, until, every, values)
         with self._lock if values else nullcontext():  # as above
             end = self._begin(queue, handle, times, waits, wait, profiled, values)
         if wait:
@@ -531,17 +529,22 @@ class Executable(Drawable, Pickles):
         waits: list[int],
         until: Any,
         every: int,
-        series: Mapping[str, Any] | None,
+        values: Mapping[str, Any],
     ) -> Any:
         from .replay_end import EndedLoop, make_end
 
-        if series or type(every) is not int or every < 1:
+        if any(map(_is_series, values.values())) or type(every) is not int or every < 1:
             raise _client.ArgumentError(
                 "until goes with single values, and every is a whole number from 1.",
                 routine="replay",
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
+        with self._lock:  # other threads may set others while the loop runs
+            if values:
+                self._set_for_replay(values)
+            parts = [(one, one.read()) for one in self._list_captured_segments()]
+        contents = parts[0][1] if only is not None else None
         ran, stopped = 0, False
         # Not by the queue: if one fails meanwhile, PoCL may never end the read of the flag.
         for event in waits:
@@ -549,20 +552,23 @@ class Executable(Drawable, Pickles):
             wait_for_event(event, False, profile.waits_one_at_a_time)
         if only is not None:
             only.note_use(times, waited=True)
-            ran, stopped = only.run_until_here(handle, times, flag)
+            ran, stopped = only.run_until_here(handle, times, flag, contents=contents)
         if stopped or ran == times:
             return EndedLoop(queue.context, ran, stopped)
         changes = only is not None and only.settings is not None and only.settings.changes
         if only is not None and not changes:
-            more, stopped = only.run_until(handle, times - ran, every, flag)
+            more, stopped = only.run_until(handle, times - ran, every, flag, contents)
             return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
             count = min(every, times - ran)
-            if only is not None:
-                end = make_end(queue, only.run(handle, count, ()))
-            else:
-                with self._lock:
+            with self._lock, ExitStack() as stack:
+                for segment, contents in parts:
+                    stack.enter_context(segment.having(contents))
+                if only is not None:
+                    end = make_end(queue, only.run(handle, count, []))
+                else:
                     end = self._replay_parts(queue, handle, count, (), False, {})
+            if only is None:
                 end.wait()
             code, word = read_word(handle, *flag, [end.int_ptr])
             check(code, "replay")

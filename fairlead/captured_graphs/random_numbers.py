@@ -209,10 +209,12 @@ class Draws:
 
     Attributes:
         launches: in the order of recording. Each can `stage` its next words.
+        rows: the numbers of the rows of all words.
     """
 
     def __init__(self, placed: Iterable[tuple[PlacedDraw, Sequence[int]]], cells: Cells) -> None:
         by_node = sorted(placed, key=lambda one: one[0].node)
+        self.rows = [number for _, rows in by_node for number in rows]
         self.launches = [RandomLaunch(one, rows, cells) for one, rows in by_node]
         by_generator: dict[int, list[RandomLaunch]] = {}
         for launch in self.launches:

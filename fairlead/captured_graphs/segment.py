@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from ..graph.segments import Enqueue, Segment
 from ..icd._native import ffi, lib
 from ..icd.calls import (
     call,
@@ -38,7 +40,7 @@ from ..runtime.handles import make_struct
 from .commands import CapturedLaunch, as_captured
 from .pyopencl_client import find_sources, find_wholes, keep_sources
 from .segment_commands import SegmentCommands
-from .settings import ParameterSettings
+from .settings import Contents, ParameterSettings
 
 if TYPE_CHECKING:
     from ..runtime.commands import Command
@@ -95,7 +97,7 @@ _unfinished: Final = Lifetimes()
 _living: Final[weakref.WeakSet[CapturedSegment]] = weakref.WeakSet()
 
 
-class CapturedSegment:
+class CapturedSegment(Segment):
     """Captured commands that are enqueued as one. Thread-safe: each enqueue comes after the one
     before.
 
@@ -200,6 +202,54 @@ class CapturedSegment:
             self._buffer.plans.set_cells(settings.cells)
             if settings.memory and (gone := settings.commit_staged()):
                 self._buffer.keep(_unfinished, gone)
+
+    def read(self) -> Contents | None:
+        """Return what the Parameters are now, None if there are none."""
+        with self._lock:
+            return self.settings.read() if self.settings is not None else None
+
+    @contextmanager
+    def having(self, contents: Contents | None) -> Iterator[None]:
+        """Let the Parameters be what they were once. After the block they are what they were before
+        it. Only this thread uses the segment meanwhile."""
+        with self._lock:
+            settings = self.settings
+            if settings is None or contents is None:
+                yield
+                return
+            before, drawn = settings.read(), settings.has_drawn
+            self._put(contents.rows, before.rows)
+            settings.has_drawn = contents.has_drawn
+            try:
+                yield
+            finally:
+                settings.has_drawn = drawn
+                self._put(before.rows, contents.rows)
+                gone = [one for one in contents.memory if one not in before.memory]
+                if gone:
+                    self._buffer.keep(_unfinished, gone)
+
+    def _put(self, rows: Mapping[int, bytes], over: Mapping[int, bytes]) -> None:
+        """Let cells hold other bytes, by their rows, than they do."""
+        changed = {number: data for number, data in rows.items() if over.get(number) != data}
+        if changed:
+            cells: Any = self.settings and self.settings.cells
+            cells.stage(changed)
+            self._buffer.plans.set_cells(cells)
+
+    def take(self) -> Enqueue:
+        """Return what enqueues the segment with the Parameters that it has now."""
+        with self._lock:
+            if self.settings is None:
+                return self.enqueue
+            contents = self.settings.read()
+            self.settings.has_drawn = False  # these random numbers are taken
+
+        def enqueue(queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
+            with self.having(contents):
+                return self.enqueue(queue, count, waits, times)
+
+        return enqueue
 
     def run(
         self, queue: int, times: int, waits: list[int], series: Mapping[str, Any] | None = None
@@ -338,6 +388,7 @@ class CapturedSegment:
         *,
         is_set: bool = True,
         looks_first: bool = False,
+        contents: Contents | None = None,
     ) -> tuple[int, bool]:
         """Run the segment in this thread until a word is not 0, after everything in a native queue.
 
@@ -347,6 +398,7 @@ class CapturedSegment:
             flag: a memory object (a handle), and the offset of the word in it, in bytes.
             is_set: False to run it until the word is 0.
             looks_first: whether it is not run at all if the word is as wanted already.
+            contents: what the Parameters are meanwhile, by default what is set.
 
         Returns:
             How often it was run, and whether the word was as wanted. If it was not, the other
@@ -357,7 +409,7 @@ class CapturedSegment:
         """
         ran, stopped = 0, False
         for count in split_repetitions(times):
-            with self._lock:
+            with self.having(contents):
                 first = looks_first and not ran
                 done, stopped = self._run_until_here(queue, count, flag, is_set, first)
             ran += done
@@ -382,7 +434,12 @@ class CapturedSegment:
             settings.end_series(self._buffer.enqueued - before)
 
     def run_until(
-        self, queue: int, times: int, every: int, flag: tuple[int, int]
+        self,
+        queue: int,
+        times: int,
+        every: int,
+        flag: tuple[int, int],
+        contents: Contents | None,
     ) -> tuple[int, bool]:
         """Enqueue the segment until a word is not 0, and wait (`CommandBuffer.enqueue_until`).
 
@@ -391,6 +448,7 @@ class CapturedSegment:
             times: how often at most.
             every: after how many enqueues the word is read.
             flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            contents: what the Parameters are meanwhile.
 
         Returns:
             How often it was enqueued, and whether the word was set.
@@ -398,7 +456,7 @@ class CapturedSegment:
         ran, stopped = 0, False
         for count in split_repetitions(times):
             while count > 0 and not stopped:  # one that may be refused runs `every` at a time
-                with self._lock:
+                with self.having(contents):
                     after = self._list_pending() if self._pending else []
                     code, done, stopped, failed = self._buffer.enqueue_until(
                         queue, count, min(every, count), flag, after

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -178,6 +179,10 @@ class Setting:
             for number, function in rows
         ]
 
+    def list_rows(self) -> list[int]:
+        """Return the numbers of its rows."""
+        return [number for number, _, _, _ in self._rows]
+
     def clear(self) -> None:
         """Forget what was staged."""
         for _, row, _, _ in self._rows:
@@ -311,6 +316,21 @@ def collect_rows(cells: Cells) -> dict[int, list[int]]:
     return rows
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What the cells of Parameters held at one moment.
+
+    Attributes:
+        rows: their bytes, by the numbers of the rows.
+        memory: what keeps the buffers alive whose handles these are.
+        has_drawn: whether the random numbers of an enqueue are among them.
+    """
+
+    rows: Mapping[int, bytes]
+    memory: Sequence[Any]
+    has_drawn: bool
+
+
 class ParameterSettings:
     """The Parameters in a segment's commands.
 
@@ -400,6 +420,17 @@ class ParameterSettings:
             )
         self.memory = [one for one in self.by_name.values() if isinstance(one, MemorySetting)]
         self.writers = {name: setting.write for name, setting in self.by_name.items() if name}
+
+    def read(self) -> Contents:
+        """Return what the cells hold, without those that change in each enqueue."""
+        rows = [number for one in self.by_name.values() for number in one.list_rows()]
+        if self.has_drawn:
+            rows += self.draws.rows
+        return Contents(
+            {number: self.cells.read(number) for number in rows},
+            [one.present for one in self.memory],
+            self.has_drawn,
+        )
 
     def clear(self) -> None:
         """Forget what was staged."""

@@ -7,6 +7,7 @@ bound here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -130,11 +131,21 @@ class Cells:
             setattr(command, field, ffi.cast("void *", self.get_object(key)))
             self._transfers.setdefault(parameter, []).append((number, field))
 
+    def read(self, number: int) -> bytes:
+        """Return what a row's cell holds."""
+        look = ffi.new("fl_cell_look *")
+        lib.fl_look_at_cell(self._cells[number], look)
+        return ffi.buffer(ffi.cast("char *", look.bytes), look.size)[:]
+
     def get_object(self, key: CellKey) -> int:
         """Return the memory object that a cell holds, a handle."""
-        look = ffi.new("fl_cell_look *")
-        lib.fl_look_at_cell(self._cells[self.keys.index(key)], look)
-        return ffi.cast("uintptr_t *", look.bytes)[0]
+        return int.from_bytes(self.read(self.keys.index(key)), sys.byteorder)
+
+    def stage(self, contents: Mapping[int, bytes]) -> None:
+        """Stage what cells are to hold, by the numbers of their rows."""
+        for number, data in contents.items():
+            self.get_staging(number)[:] = data
+            self.rows[number].pending = 1
 
     def _list(self) -> None:
         """Make the rows: C reads them."""

@@ -8,6 +8,7 @@ import operator
 import pickle
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,9 +22,11 @@ import pytest
 from helpers.captures import Numbers
 
 import fairlead
+from fairlead.captured_graphs import executable
 from fairlead.captured_graphs.context import CaptureError, capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
-from fairlead.runtime import Errc, SYCLError
+from fairlead.runtime import Errc, Queue, SYCLError
+from fairlead.runtime.interop import context_of
 
 
 def declared(numbers: Numbers, *types: Any) -> Any:
@@ -65,6 +68,104 @@ def test_each_replay_has_the_number_of_its_own_thread(numbers: Numbers, parts: i
         sys.setswitchinterval(before)
     numbers.queue.finish()
     assert numbers.value() == turns * (1 + (1 << 16))
+
+
+def at_gates(numbers: Numbers, parts: int, by: Any, buffer: Any = None, **options: Any) -> Any:
+    """An executable graph that adds, in one part or with a host task, and an event to wait for."""
+    with capture(numbers.queue, **options) as graph:
+        numbers.add(by, buffer)
+    if parts == 2:
+        graph.add(lambda handler: handler.host_task(lambda: None), depends_on=graph[0])
+    return graph, cl.UserEvent(numbers.queue.context)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_replay_that_waits_has_the_numbers_of_its_call(numbers: Numbers, parts: int) -> None:
+    """Nothing waits for it: this thread is the one that completes the event."""
+    by = fairlead.Parameter(np.int32(0))
+    graph, gate = at_gates(numbers, parts, by)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, wait_for=[gate], by=1)
+    loop.set(by=1 << 20)
+    loop.replay(numbers.queue, times=2, by=[10, 100])
+    loop.replay(numbers.queue)
+    loop.set(by=1000)
+    del graph
+    gate.set_status(0)
+    assert numbers.value() == 1 + 10 + 100 + 100
+    loop.replay(numbers.queue)
+    assert numbers.value() == 1 + 10 + 100 + 100 + 1000
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_replay_that_waits_has_the_buffer_of_its_call(numbers: Numbers, parts: int) -> None:
+    u, first, second = fairlead.Parameter(numbers.buffer, name="u"), numbers.new(), numbers.new()
+    graph, gate = at_gates(numbers, parts, 1, u)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, wait_for=[gate], u=first)
+    loop.replay(numbers.queue, u=second)
+    loop.replay(numbers.queue)
+    loop.set(u=numbers.buffer)
+    gate.set_status(0)
+    found = [numbers.value(one) for one in (first, second, numbers.buffer)]
+    assert found == [1, 2, 0]
+
+
+def test_a_submission_that_waits_has_the_numbers_of_its_call(numbers: Numbers) -> None:
+    """Also where the graph is one native command-buffer, on a queue of the runtime."""
+    by, gate = fairlead.Parameter(np.int32(1)), threading.Event()
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    loop = graph.finalize()
+    queue = Queue(context_of(numbers.queue.context), in_order=True)
+    queue.submit(lambda handler: handler.host_task(lambda: gate.wait(60)))
+    end = queue.graph(loop)
+    loop.set(by=10)
+    gate.set()
+    end.wait()
+    assert numbers.value() == 1
+    queue.graph(loop).wait()
+    assert numbers.value() == 11
+
+
+def test_an_update_does_not_wait_for_a_user_event(numbers: Numbers) -> None:
+    graph, gate = at_gates(numbers, 2, 1)
+    loop = graph.finalize(updatable=True)
+    loop.replay(numbers.queue, wait_for=[gate])
+    try:
+        with pytest.raises(SYCLError, match="waits for a user event") as raised:
+            loop.set(graph[0], 1, np.int32(10))
+        with pytest.raises(SYCLError, match="waits for a user event"):
+            loop.update(graph)
+    finally:
+        gate.set_status(0)
+    assert raised.value.errc is Errc.invalid
+    loop.update(graph)
+    loop.replay(numbers.queue)
+    assert numbers.value() == 11
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_loop_that_ends_by_itself_has_the_numbers_of_its_call(
+    numbers: Numbers, parts: int, swap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another thread sets while it runs is for later replays."""
+    by, other, never = fairlead.Parameter(np.int32(0)), numbers.new(), numbers.new()
+    graph, gate = at_gates(
+        numbers, parts, by, **({"swap": (numbers.buffer, other)} if swap else {})
+    )
+    loop = graph.finalize()
+
+    def set_another(*_: Any) -> None:
+        loop.set(by=100)
+
+    monkeypatch.setattr(executable, "wait_for_event", set_another)
+    loop.replay(numbers.queue, times=3, until=never, every=1, wait_for=[gate], by=1)
+    assert numbers.value() + numbers.value(other) == 3
+    gate.set_status(0)
+    loop.replay(numbers.queue)
+    assert numbers.value() + numbers.value(other) == 103
 
 
 def test_a_parameter_in_the_outermost_of_many_blocks(numbers: Numbers) -> None:

@@ -91,6 +91,33 @@ def test_replays_draw_what_calls_draw(queue: cl.CommandQueue, kind: Any) -> None
                     side[1].fill_uniform(side[0][0])
 
 
+def test_replays_with_host_tasks_draw_when_they_are_submitted(queue: cl.CommandQueue) -> None:
+    """Replays that wait for an event draw before calls that come later."""
+    twins, gate = Twins(queue, PhiloxGenerator, [9, 9, 9, 9]), cl.UserEvent(queue.context)
+    (arrays, generator), calls = twins.sides
+    seen: list[bytes] = []
+    host = np.empty(_SIZES[0], np.float32)
+    with capture(queue) as graph:
+        draw(arrays, generator)
+        arrays[0].get_async(queue, host)
+    graph.add(
+        lambda handler: handler.host_task(lambda: seen.append(host.tobytes())),
+        depends_on=graph[len(graph) - 1],
+    )
+    loop, expected = graph.finalize(), list[bytes]()
+    loop.replay(queue, wait_for=[gate], times=2)
+    end = loop.replay(queue)
+    generator.fill_uniform(arrays[0])
+    gate.set_status(0)
+    end.wait()
+    for _ in range(3):
+        draw(*calls)
+        expected.append(calls[0][0].get().tobytes())
+    calls[1].fill_uniform(calls[0][0])
+    twins.check()
+    assert seen == expected
+
+
 def test_module_functions_draw_on(queue: cl.CommandQueue) -> None:
     """Those of clrandom have a generator for each context."""
     x = pyopencl.array.zeros(queue, 50, np.float32)
