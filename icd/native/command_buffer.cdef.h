@@ -135,6 +135,8 @@ void fl_remember(fl_buffer *buffer, void *queue, void *event);
 /* If the last enqueue has failed, the last event becomes that of a marker after everything in its
  * queue: on some drivers what waits for a failed event never ends. */
 int fl_pass_failure(fl_buffer *buffer);
+/* Keep an event until it has ended. The reference is taken over. */
+void fl_hold_event(void *event);
 
 /* How a command-buffer is enqueued on one queue: its parts, each after the one before it.
  * `in_order` says of the queue that it is. */

@@ -153,7 +153,6 @@ extern _Thread_local struct fl_repeated {
     void *event;
     uint32_t references;
 } fl_repeated;
-void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
 void fl_drop_event(void *event);   /* at once, or hold it */
 bool fl_has_ended(void *event);
 bool fl_has_failed(void *event);

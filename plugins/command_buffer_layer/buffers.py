@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
+from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
 from ...icd.calls import (
     call,
@@ -342,12 +343,15 @@ class LayerCommandBuffer:
                 "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR does not have",
             )
 
-    @staticmethod
-    def _mark(queue: LayerQueue, waits: Sequence[int], releases: ExitStack) -> int:
+    def _mark(self, queue: LayerQueue, waits: Sequence[int], releases: ExitStack) -> int:
         """Enqueue a barrier or marker, so that later commands of another queue come after this."""
+        assert self.runner is not None
         enqueue = enqueue_barrier if queue.in_order else enqueue_place
         made = enqueue(queue.handle, waits)
-        releases.callback(call, made, "clReleaseEvent")
+        if self.runner.native.holds_events:  # it may fail, with an event that the program waits for
+            releases.callback(lib.fl_hold_event, ffi.cast("void *", made))
+        else:
+            releases.callback(call, made, "clReleaseEvent")
         return made
 
     def _publish(self, route: Any) -> None:

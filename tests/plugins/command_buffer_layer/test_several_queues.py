@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.drivers import Driver
 
 from .conftest import Calls
@@ -273,3 +274,31 @@ say(read(a, 8))
 """
     (found,) = calls(f"TWO_DEVICES = {TWO_DEVICES!r}\n{code}", each_driver)
     assert found in ([20] * 8, None)
+
+
+@pytest.mark.one_driver("pocl_wheel")
+@pytest.mark.parametrize("engine", ["replay", "direct"])
+def test_an_event_that_fails_ends_no_process(
+    calls: Calls, each_driver: Driver, engine: str
+) -> None:
+    """The driver needs the events of commands that fail, and the program has not all of them."""
+    code = """
+queues = new_queue(), new_queue(OUT_OF_ORDER), new_queue()
+a = buffer(4)
+cb = create(*queues)
+launch(cb, kernel("add", a, (1,)), 4, queue=queues[1])
+finalize(cb)
+gate = make(cl.clCreateUserEvent, CONTEXT)
+for _ in range(2):
+    ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(gate), None))
+ok(cl.clSetUserEventStatus(gate, -5))
+for queue in queues:
+    ok(cl.clFinish(queue))
+say(read(a, 4))
+enqueue(cb)
+say(read(a, 4))
+"""
+    if each_driver.name != "pocl_wheel":
+        pytest.skip("Intel's driver itself ends the process if the queue is finished then")
+    before, after = calls(code, each_driver, {"FAIRLEAD_COMMAND_BUFFER": engine})
+    assert (before, after) == ([0] * 4, [1] * 4)
