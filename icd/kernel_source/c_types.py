@@ -119,6 +119,10 @@ class SourceTypes:
             return self._word(node.names)
         return CType("void")
 
+    def read_name(self, name: str) -> CType:
+        """Return the type of a name."""
+        return self._word([name])
+
     def _word(self, names: list[str]) -> CType:
         name = names[0]
         if len(names) == 1 and name in self._named:

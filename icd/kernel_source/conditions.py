@@ -44,7 +44,22 @@ class LaunchValues:
                 corners = [left * right for left in (least, most) for right in found]
                 least, most = min(corners), max(corners)
             low, high = low + least, high + most
+        for one in sorted(polynomial.symbols, key=str):
+            if one.kind == "quotient" and (found := self._bound_remainder(polynomial, one)):
+                low, high = max(low, found[0]), min(high, found[1])
         return low, high
+
+    def _bound_remainder(self, of: Polynomial, quotient: Symbol) -> tuple[int, int] | None:
+        """Return an interval for what a quotient is a part of by its remainder, if it is."""
+        found, (dividend, divisor) = of.find_remainder(quotient), quotient.parts
+        most, first = self.value(divisor), self.bounds(dividend)
+        if found is None or most is None or first is None or most <= 0 or first[0] < 0:
+            return None
+        rest, times = (self.bounds(part) for part in found)
+        last = min(most - 1, first[1])
+        if rest is None or times is None:
+            return None
+        return rest[0] + min(0, times[0] * last), rest[1] + max(0, times[1] * last)
 
     def value(self, polynomial: Polynomial) -> int | None:
         """Return the value of a polynomial that is the same for all items."""
@@ -66,6 +81,11 @@ class LaunchValues:
             if dividend is None or divisor is None or divisor <= 0 or dividend[0] < 0:
                 return None
             return dividend[0] // divisor, dividend[1] // divisor
+        if one.kind == "bits":
+            bounds = [self.bounds(part) for part in one.parts]
+            ends = [end for found in bounds for end in found or ()]
+            power = 1 << max(abs(end).bit_length() for end in (0, *ends))
+            return None if None in bounds else (-power if min(ends) < 0 else 0, power - 1)
         dimension = int(one.name)
         size = self.global_size[dimension]
         local = self.local_size[dimension] if self.local_size else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pycparser import c_ast
@@ -15,7 +15,17 @@ from .constants import integer
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
 from .syntax import children, line_of
-from .values import PRIVATE, Integer, Pointer, Value, calculate_value, join, limit, promote
+from .values import (
+    PRIVATE,
+    Integer,
+    Pointer,
+    Value,
+    calculate_value,
+    combine_types,
+    find_type,
+    join,
+    limit,
+)
 from .variables import Key, Variables
 
 
@@ -52,8 +62,24 @@ class Access:
 
 
 @dataclass(frozen=True)
+class SignedResult:
+    """What an operator makes of signed integers. C leaves it undefined where the type is too small.
+
+    Attributes:
+        value: The right number as long as no type was too small; None if it is not known.
+        needs: What must be true, so that its type was not, nor another one on the way to it.
+        range: The least and the greatest number of the type; (0, 0) if it is not known.
+    """
+
+    value: Polynomial | None
+    needs: Needs
+    range: tuple[int, int]
+    line: int
+
+
+@dataclass(frozen=True)
 class _Storage:
-    """A variable, or a part of one. Nothing is known of parts."""
+    """A variable, or a part of one. Of parts only the type is known."""
 
     key: Key | None
     type: CType | None
@@ -80,6 +106,11 @@ _ATOMIC: Final = re.compile(r"atom(ic)?_\w+")
 #: Functions that write one element where their pointer leads.
 _WRITING: Final = frozenset({"fract", "modf", "sincos", "remquo", "frexp", "lgamma_r"})
 _VECTOR_ACCESS: Final = re.compile(r"v(load|store)(a_half|_half)?(|2|3|4|8|16)(_rt[ezpn])?")
+#: Functions whose name has the type that they return.
+_NAMED_TYPE: Final = re.compile(r"(?:convert|as)_(u?(?:char|short|int|long|half|float|double)\d*)")
+#: Operators whose result may not fit in the type. OpenCL C defines what shifts do.
+_GROWING: Final = frozenset({"+", "-", "*", "/", "%"})
+_COMPONENT: Final = re.compile("[xyzw]|[sS][0-9a-fA-F]")
 _DEEPEST: Final = 24
 _Place = _Storage | Pointer
 
@@ -89,6 +120,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     Attributes:
         accesses: In the order of the walk.
+        signed: What is calculated with signed integers.
         uses: `barrier`, `local memory`, `atomics`, `printf`: what else the kernel uses.
         returned: The values that the function returns.
         left: What may have ended the walk already: `Return`, `Break`, `Continue`.
@@ -97,6 +129,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
     def __init__(self, program: ParsedProgram, uniform_groups: bool) -> None:
         super().__init__()
         self.accesses: list[Access] = []
+        self.signed: list[SignedResult] = []
         self.uses: set[str] = set()
         self.returned: list[Value] = []
         self.left: frozenset[type] = frozenset()
@@ -162,7 +195,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if isinstance(base, Pointer):
             return base.move(index, base.target.size)
         if isinstance(place, _Storage) and place.type and place.type.kind == "vector":
-            return _Storage(place.key, None)
+            return _Storage(place.key, place.type.target)
         return self._follow(base)
 
     def _member(self, place: _Place, node: c_ast.StructRef) -> _Place:
@@ -171,7 +204,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             if isinstance(place, Pointer):  # to store one component keeps the others: it reads
                 self._access(place, False, of.size, node)
                 return place
-            return _Storage(place.key, None)
+            return _Storage(place.key, of)
         offset, type_ = of.find(node.field.name) if of is not None else (None, None)
         if isinstance(place, _Storage):
             return _Storage(place.key, type_)
@@ -189,14 +222,30 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             return (place if isinstance(place, Pointer) else PRIVATE).to(type_.target)
         if isinstance(place, Pointer):
             self._access(place, False, place.target.size, node)
-            return None
-        return self.known.get(place.key) if place.key and place.whole else None
+            return place.target
+        return self._get(place)
+
+    def _get(self, place: _Storage) -> Value:
+        return (self.known.get(place.key) if place.key and place.whole else None) or place.type
+
+    def _calculate(self, name: str, left: Value, right: Value) -> Value:
+        """Return what an operator makes of two values, and note signed integers."""
+        made = calculate_value(name, left, right)
+        if name in _GROWING and not isinstance(made, Pointer):
+            type_ = made.type if isinstance(made, Integer) else made
+            type_ = type_.target if type_ and type_.kind == "vector" else type_
+            if type_ is None or (type_.kind == "integer" and type_.signed):
+                known = [one.exact for one in (left, right, made) if isinstance(one, Integer)]
+                value = made.value if isinstance(made, Integer) else None
+                row = value, frozenset().union(*known), type_.range if type_ else (0, 0)
+                self.signed.append(SignedResult(*row, self.line))
+        return made
 
     # expressions
 
     def visit_Constant(self, node: c_ast.Constant) -> Value:
         if "int" not in node.type:
-            return None
+            return INT if node.type == "char" else self.types.read_name(node.type.split()[-1])
         value, digits = integer(node.value), node.value.rstrip("uUlL")
         suffix = node.value[len(digits) :].lower()
         types = (UINT, ULONG) if "u" in suffix else (INT, LONG)
@@ -210,14 +259,20 @@ class Evaluation(Variables, c_ast.NodeVisitor):
     def visit_ID(self, node: c_ast.Node) -> Value:
         return self._load(self._place(node), node)
 
-    visit_ArrayRef = visit_StructRef = visit_ID
+    visit_ArrayRef = visit_ID
+
+    def visit_StructRef(self, node: c_ast.StructRef) -> Value:
+        found = self._load(self._place(node), node)
+        if isinstance(found, CType) and found.kind == "vector":
+            return found.target if _COMPONENT.fullmatch(node.field.name) else found
+        return found
 
     def visit_UnaryOp(self, node: c_ast.UnaryOp) -> Value:
         name = node.op.strip("p")
         if name == "sizeof":
             is_type = isinstance(node.expr, c_ast.Typename)
             size = self.types.read(node.expr).size if is_type else 0
-            return Integer(number(size), SIZE) if size else None
+            return Integer(number(size), SIZE) if size else SIZE
         if name == "*":
             return self._load(self._place(node), node)
         if name == "&":
@@ -228,45 +283,46 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
             def step(value: Value) -> Value:
                 old.append(value)
-                return calculate_value(name[0], value, Integer(number(1), INT))
+                return self._calculate(name[0], value, Integer(number(1), INT))
 
             new = self._assign(node.expr, step, reads=True)
             return old[0] if node.op[0] == "p" else new
         value = self.visit(node.expr)
-        if isinstance(value, Integer) and name in ("-", "+"):
-            value = promote(value)
-            return replace(value, value=value.value * number(-1 if name == "-" else 1))
-        return None
+        if name in ("-", "+", "~"):
+            operator, zero = ("^", -1) if name == "~" else (name, 0)
+            return self._calculate(operator, Integer(number(zero), INT), value)
+        return INT
 
     def visit_BinaryOp(self, node: c_ast.BinaryOp) -> Value:
         if node.op in ("&&", "||"):
             self.visit(node.left)
             with self.branch():
                 self.visit(node.right)
-            return None
-        return calculate_value(node.op, self.visit(node.left), self.visit(node.right))
+            return INT
+        return self._calculate(node.op, self.visit(node.left), self.visit(node.right))
 
     def visit_Assignment(self, node: c_ast.Assignment) -> Value:
         right: Value = self.visit(node.rvalue)
         if node.op == "=":
             return self._assign(node.lvalue, lambda _: right, reads=False)
         name = node.op[:-1]
-        return self._assign(node.lvalue, lambda old: calculate_value(name, old, right), reads=True)
+        return self._assign(node.lvalue, lambda old: self._calculate(name, old, right), reads=True)
 
     def _assign(self, target: c_ast.Node, change: Callable[[Value], Value], reads: bool) -> Value:
         place = self._place(target)
         if isinstance(place, _Storage):
             if place.whole and place.key and place.type:
-                return self.set(place.key, place.type, change(self.known.get(place.key)))
-            self.lose(change(None), "a pointer is kept where it is not followed")
+                value = self.set(place.key, place.type, change(self._get(place)))
+                return value or place.type
+            self.lose(change(place.type), "a pointer is kept where it is not followed")
             if place.key:
                 self.known[place.key] = None
-            return None
+            return place.type
         if reads:
             self._access(place, False, place.target.size, target)
-        self.lose(change(None), "a pointer is kept in memory")
+        self.lose(change(place.target), "a pointer is kept in memory")
         self._access(place, True, place.target.size, target)
-        return None
+        return place.target
 
     def visit_TernaryOp(self, node: c_ast.TernaryOp) -> Value:
         self.visit(node.cond)
@@ -274,17 +330,19 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         for part in (node.iftrue, node.iffalse):
             with self.branch():
                 found.append(self.visit(part))
-        return join(*found)
+        return join(*found) or combine_types(*map(find_type, found))
 
     def visit_Cast(self, node: c_ast.Cast) -> Value:
         return self._convert(self.visit(node.expr), self.types.read(node.to_type))
 
     def _convert(self, value: Value, type_: CType) -> Value:
         if isinstance(value, Integer):
-            return value.convert(type_)
+            return value.convert(type_) or type_
         if isinstance(value, Pointer) and type_.kind == "pointer" and type_.target:
             return value.to(type_.target)
-        return None if type_.kind == "void" else self.lose(value, "a pointer becomes a number")
+        if type_.kind != "void":
+            self.lose(value, "a pointer becomes a number")
+        return type_
 
     def visit_ExprList(self, node: c_ast.ExprList) -> Value:
         """Walk a comma operator, or the elements of a vector."""
@@ -319,17 +377,19 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if pointers:
             self._touch(name, node, values, pointers)
         if name in ("min", "max", "clamp") and len(values) == (3 if name == "clamp" else 2):
-            return limit(name, values)
-        return None
+            return limit(name, values) or find_type(values[0])
+        if named := _NAMED_TYPE.match(name):
+            return self.types.read_name(named[1])
+        return pointers[0].target if pointers else find_type(values[0]) if values else None
 
     def _identify(self, name: str, values: list[Value]) -> Value:
         which = values[0].value.constant if values and isinstance(values[0], Integer) else None
         if which not in (0, 1, 2):
-            return None
+            return SIZE
         if name == "get_global_id":
             return Integer(symbol("id", which) + symbol("offset", which), SIZE)
         if name not in _IDS:
-            return None
+            return SIZE
         is_grouped = _IDS[name] not in ("global_size", "offset")
         needs: Needs = self._groups if is_grouped else frozenset()
         return Integer(symbol(_IDS[name], which), SIZE, needs)

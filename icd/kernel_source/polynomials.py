@@ -23,10 +23,10 @@ class Symbol:
         kind: `id` is get_global_id without the offset. `local`, `group`, `local_size`,
             `global_size`, `groups` and `offset` are the other ids and sizes. `rest` is the
             size of a smaller last group, or 0. `argument`, `item` (the counter of the loop over
-            items) and `quotient` are the others.
+            items), `quotient` and `bits` (of `&`, `|` and `^`) are the others.
         name: Its dimension, or its name.
         parts: An item's first value and the value behind its last. A quotient's dividend and
-            divisor.
+            divisor. What an operator of bits has on both sides.
     """
 
     kind: str
@@ -36,12 +36,14 @@ class Symbol:
     def __str__(self) -> str:
         if self.kind == "quotient":
             return f"({self.parts[0]}) / ({self.parts[1]})"
+        if self.kind == "bits":
+            return f"({self.parts[0]}) {self.name} ({self.parts[1]})"
         return self.name if self.kind in ("argument", "item") else self.kind + self.name
 
     @property
     def varies(self) -> bool:
         """Whether items of one launch have different numbers."""
-        if self.kind == "quotient":
+        if self.kind in ("quotient", "bits"):
             return any(part.varies for part in self.parts)
         return self.kind in ("id", "local", "group", "item")
 
@@ -110,6 +112,29 @@ class Polynomial:
                 factors.append((tuple(rest), factor))
         found = _sum(factors)
         return None if found.varies else found
+
+    def find_remainder(self, quotient: Symbol) -> tuple[Polynomial, Polynomial] | None:
+        """Return a and b, so that it is `a + b * (dividend - divisor * quotient)`; None if it is
+        not such a sum."""
+        dividend, divisor = quotient.parts
+        if len(divisor.terms) != 1:
+            return None
+        ((symbols, number_of),) = divisor.terms
+        found: list[tuple[_Product, int]] = []
+        for product, factor in self.terms:
+            if quotient not in product:
+                continue
+            rest = list(product)
+            for one in (quotient, *symbols):
+                if one not in rest:
+                    return None
+                rest.remove(one)
+            if factor % number_of:
+                return None
+            found.append((tuple(rest), -factor // number_of))
+        times = _sum(found)
+        remainder = dividend - divisor * Polynomial((((quotient,), 1),))
+        return self - times * remainder, times
 
 
 def number(value: int) -> Polynomial:

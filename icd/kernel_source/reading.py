@@ -19,7 +19,7 @@ from pycparser import c_ast
 from .c_types import SourceTypes
 from .conditions import Injective, LaunchValues, Needs, Three
 from .errors import UnreadableKernel
-from .evaluation import Access, KernelParameter, parameters
+from .evaluation import Access, KernelParameter, SignedResult, parameters
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, number
 from .syntax import find_carried, line_of, uses_ids, uses_of_ids
@@ -98,6 +98,7 @@ class KernelAccess:
         uses: What else it uses: `barrier`, `local memory`, `atomics`, `printf`.
         ids: The functions of ids that it or its helpers call.
         returns: Whether it has a `return`.
+        signed: What an item calculates with signed integers.
     """
 
     name: str
@@ -109,6 +110,7 @@ class KernelAccess:
     uses: frozenset[str]
     ids: frozenset[str]
     returns: bool
+    signed: tuple[SignedResult, ...]
 
     @cached_property
     def all_own(self) -> bool:
@@ -172,6 +174,7 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
         frozenset(walk.uses),
         uses_of_ids(program.functions, function),
         walk.returns,
+        tuple(dict.fromkeys(walk.signed)),
     )
 
 
@@ -225,6 +228,7 @@ def _find_own(accesses: list[Access], kind: str) -> Own | Reason:
 _WHY: Final = {
     "id": "it is accessed outside of the loop over items",
     "quotient": "its place depends on a division",
+    "bits": "its place depends on bits of a number",
     "local": "its place depends on the place in the group",
     "group": "its place depends on the group",
 }

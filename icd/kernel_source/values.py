@@ -1,4 +1,4 @@
-"""Values that the analysis knows: integers and pointers, and C's arithmetic with them."""
+"""Values that the analysis knows, or whose types it knows, and C's arithmetic with them."""
 
 from __future__ import annotations
 
@@ -80,9 +80,11 @@ class Pointer:
         return replace(self, offset=offset, needs=self.needs | wide.needs)
 
 
-Value = Integer | Pointer | None
+#: A type is a value of which nothing else is known, and None one of which not even that is.
+Value = Integer | Pointer | CType | None
 PRIVATE: Final = Pointer(frozenset(), None, CType("void"))
 _EXACT: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_COMPARISONS: Final = frozenset({"<", ">", "<=", ">=", "==", "!="})
 
 
 def join(left: Value, right: Value) -> Value:
@@ -98,8 +100,42 @@ def join(left: Value, right: Value) -> Value:
             return None
 
 
+def find_type(value: Value) -> CType | None:
+    """Return the type of a value; None if it is not known."""
+    if isinstance(value, Pointer):
+        return CType("pointer", 8, 8, target=value.target)
+    return promote(value).type if isinstance(value, Integer) else value
+
+
 def calculate_value(name: str, left: Value, right: Value) -> Value:
     """Return what an operator of C makes of two values."""
+    found = _calculate(name, left, right)
+    if found is not None:
+        return found
+    if name in _COMPARISONS:
+        return INT
+    if name in ("<<", ">>"):
+        right = INT
+    return combine_types(find_type(left), find_type(right))
+
+
+def combine_types(left: CType | None, right: CType | None) -> CType | None:
+    """Return the type in which C calculates with two types; None if it is not known."""
+    if left is None or right is None:
+        return None
+    for kind in ("vector", "float"):
+        for one, other in ((left, right), (right, left)):
+            if one.kind == kind:
+                # a component of a vector has its type, too, and is calculated with as an int
+                is_small = one.target is not None and one.target.size < INT.size
+                return None if is_small and other.kind != kind else one
+    if left.kind != "integer" or right.kind != "integer":
+        return None
+    wide = max(left, right, key=lambda one: (one.size, not one.signed))
+    return wide if wide.size >= INT.size else INT
+
+
+def _calculate(name: str, left: Value, right: Value) -> Value:
     if isinstance(right, Pointer) and name == "+":
         left, right = right, left
     if isinstance(left, Pointer):
@@ -126,6 +162,9 @@ def calculate_value(name: str, left: Value, right: Value) -> Value:
     if name == "&" and mask is not None and mask > 0 and not mask & (mask + 1):
         power = Integer(number(mask + 1), left.type)
         return divide(left.without_sign, power, left.type)[1]
+    if name in ("&", "|", "^"):
+        parts = left.value, right.value
+        return Integer(symbol("bits", name, *parts), left.type, left.exact | right.exact)
     return None
 
 

@@ -69,6 +69,8 @@ class Variables:
                 value = value.to(type_.target)
             else:
                 value = self.lose(value, f"a pointer is kept in {name}")
+        else:
+            value = None
         value = value if self.is_tracked(name) else None
         if key in self._pointed:
             arguments = value.arguments if isinstance(value, Pointer) else None

@@ -178,8 +178,11 @@ class Walk(Evaluation):
             self.visit(node.cond)
             self.visit(node.stmt)
         self.forget(names)
+        noted = len(self.signed)
         with self.branch():
             self.visit(step)
+        if item is not None:  # its range says which numbers the counter gets
+            del self.signed[noted:]
         self.forget(names)
         self.left = left | (self.left - {c_ast.Break, c_ast.Continue})
 

@@ -336,65 +336,6 @@ def test_factors_of_one_are_left_out(queue: cl.CommandQueue, body: str, left: bo
         assert source.count("(a * ((float)") == (3 if left else 1), source
 
 
-SIGNED = """
-kernel void add(global T *y, global const T *x, T n) { int i = get_global_id(0); y[i] = x[i] + n; }
-kernel void above(global T *z, global const T *y, global const T *x) {
-    int i = get_global_id(0);
-    z[i] = y[i] > x[i];
-}
-kernel void product(global T *z, global const T *y, global const T *x) {
-    int i = get_global_id(0);
-    z[i] = y[i] * x[i];
-}
-kernel void below(global T *z, global const T *y) { int i = get_global_id(0); z[i] = y[i] < 0; }
-kernel void halve(global T *z, global const T *y) {
-    int i = get_global_id(0);
-    z[i] += z[i];
-    z[i] += y[i] / 2;
-}
-kernel void wide(global float *z, global const T *y) { int i = get_global_id(0); z[i] = y[i]; }
-"""
-
-
-@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint32])
-def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
-    """C leaves that undefined. Compilers of one kernel see what those of several do not."""
-    kinds = {np.int16: "short", np.int32: "int", np.int64: "long", np.uint32: "uint"}
-    source = SIGNED.replace("T", kinds[kind])
-    program = cl.Program(queue.context, source).build()
-    of = {one.function_name: one for one in program.all_kernels()}
-    least, most = np.iinfo(kind).min, np.iinfo(kind).max
-    values = np.random.default_rng(1).integers(least, most, 1200, dtype=kind, endpoint=True)
-    values[::7] = most
-    x = cl_array.to_device(queue, values)
-
-    def run() -> list[cl_array.Array]:
-        y, z, w, sign, half = (cl_array.zeros(queue, len(values), kind) for _ in range(5))
-        real = cl_array.zeros(queue, len(values), np.float32)
-
-        def launch(name: str, *arguments: Any) -> None:
-            of[name](queue, (len(values),), None, *(getattr(a, "data", a) for a in arguments))
-
-        half[:] = x
-        launch("add", y, x, kind(1))
-        launch("above", z, y, x)
-        launch("product", w, x, x)
-        launch("below", sign, w)
-        launch("wide", real, w)
-        launch("halve", half, y)
-        return [y, z, w, sign, half, real]
-
-    called = [one.get() for one in run()]
-    with capture(queue) as graph:
-        kept = run()
-    loop = graph.finalize(fuse="check")
-    for _ in range(3):
-        loop.replay(queue)
-    assert max(map(len, loop.fused)) >= 6
-    for one, other in zip(called, kept, strict=True):
-        np.testing.assert_array_equal(one, other.get())
-
-
 def test_groups_are_large_where_items_are_quick(queue: cl.CommandQueue) -> None:
     text = """kernel void quick(global float *x) { x[get_global_id(0)] += 1; }
     kernel void slow(global float *x) {

@@ -22,7 +22,6 @@ from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import ItemLoop, KernelAccess, KernelParameter, read_kernel
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
 from .arguments import NotFused, ask_once
-from .overflow import find_hidden
 from .uses import ListSnapshot
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
@@ -52,14 +51,12 @@ class KernelRead:
         elements: how an item's element of an argument is written, where it is always written so: by
             the argument's name, the variable that is indexed, and the type of the element.
         declared: what it needs of its program: the text, by name.
-        hidden: the arguments whose elements it hides on CPUs (overflow.py): name, variable, type.
     """
 
     access: KernelAccess
     options: str
     elements: Mapping[str, tuple[str, str]]
     declared: Mapping[str, str]
-    hidden: Sequence[tuple[str, str, str]]
 
     @property
     def parameters(self) -> Sequence[KernelParameter]:
@@ -172,9 +169,7 @@ def make_kernel_read(access: KernelAccess, options: str) -> KernelRead:
     if any(type_.space != "global" for type_ in pointers):
         raise UnreadableKernel("an argument is not in global memory")
     _check_ids(access)
-    elements = find_elements(access)
-    hidden = find_hidden(access, elements)
-    return KernelRead(access, options, elements, declare_needed(access), hidden)
+    return KernelRead(access, options, find_elements(access), declare_needed(access))
 
 
 @lru_cache(1024)

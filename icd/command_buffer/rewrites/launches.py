@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -28,6 +28,7 @@ from .arguments import (
 )
 from .isolation import why_not_isolated
 from .kernels import KernelRead, find_kernel
+from .overflow import find_overflow, list_twins
 from .reductions import NUMBERS, Reduction, read_reduction
 from .used_bytes import (
     ItemPlace,
@@ -54,6 +55,7 @@ class RecordedLaunch:
         arguments: in order.
         memory: what it uses, in each turn.
         is_transfer: whether it is a copy or a fill.
+        may_overflow: whether its signed integers may not fit in their types (overflow.py).
         reduction: what becomes of the items' values, if it is one.
     """
 
@@ -63,6 +65,7 @@ class RecordedLaunch:
     arguments: tuple[RecordedArgument, ...]
     memory: Sequence[Sequence[UsedBytes]]
     is_transfer: bool
+    may_overflow: bool
     reduction: Reduction | None = None
 
     @cached_property
@@ -94,6 +97,11 @@ class RecordedLaunch:
         """The memory that it uses, and what has the bytes of it."""
         memory = list(chain(*self.memory))
         return frozenset(one.handle for one in memory) | {one.root for one in memory}
+
+    @cached_property
+    def twins(self) -> frozenset[str]:
+        """The arguments of which a compiler must not see that they are the same as others."""
+        return list_twins(self.memory) if self.may_overflow else frozenset()
 
     @property
     def result(self) -> Any:
@@ -187,11 +195,14 @@ def make_launch(
                 raise NotFused(f"its argument {one.name} is a struct")
             if one.type.kind == "integer":
                 numbers[one.name] = int.from_bytes(value, "little", signed=one.type.signed)
-    shape = _find_shape(snapshot, kernel, range_, local, numbers)
-    changes, pairs = snapshot.commands.updatable, zip(kernel.parameters, given, strict=True)
+    changes, pairs = snapshot.commands.updatable, [*zip(kernel.parameters, given, strict=True)]
+    stays = frozenset() if changes else {one.name for one, row in pairs if not row[1]}
+    shape = _find_shape(snapshot, kernel, range_, local, numbers, stays)
     arguments = tuple(
         name_argument(one, row, one.name in shape.asked, changes) for one, row in pairs
     )
+    if shape.may_overflow:
+        arguments = _tell_apart(arguments)
     # the proofs depend on these values of the arguments alone
     known = tuple(row if one.is_proven else None for row, one in zip(given, arguments, strict=True))
     proven = kernel, range_, local, known
@@ -201,9 +212,20 @@ def make_launch(
         )
     except NotFused as refusal:
         raise NotFused(str(refusal), arguments) from None
-    made = RecordedLaunch(kernel, range_, shape.items, arguments, memory, is_transfer)
+    rest = memory, is_transfer, shape.may_overflow
+    made = RecordedLaunch(kernel, range_, shape.items, arguments, *rest)
     # launches whose numbers may change are alike but for these
     return snapshot.answers.setdefault((proven, arguments, is_transfer), made) if changes else made
+
+
+def _tell_apart(arguments: Sequence[RecordedArgument]) -> tuple[RecordedArgument, ...]:
+    """Return arguments with keys of their own for numbers that are equal."""
+    found = list[RecordedArgument]()
+    for one in arguments:
+        before = [each.key for each in arguments[: len(found)]].count(one.key)
+        is_number = isinstance(one.key, tuple) and before > 0
+        found.append(one._replace(key=(one.key, before)) if is_number else one)
+    return tuple(found)
 
 
 def _find_memory(
@@ -232,12 +254,14 @@ class _Shape(NamedTuple):
         places: where the items' bytes of each memory argument are.
         reason: why that is not known, "" if it is.
         asked: the numbers that this depends on, by the names of the arguments.
+        may_overflow: see `RecordedLaunch`.
     """
 
     items: int
     places: Mapping[str, ItemPlace | None]
     reason: str
     asked: Mapping[str, int | None]
+    may_overflow: bool
 
 
 def _find_shape(
@@ -246,7 +270,11 @@ def _find_shape(
     range_: Three,
     local: Three | None,
     numbers: Mapping[str, int],
+    stays: Set[str],
 ) -> _Shape:
+    """Args:
+    stays: the arguments that do not change.
+    """
     known = snapshot.answers.setdefault((kernel, range_, local), deque(maxlen=_MOST_SHAPES))
     for one in known:
         if all(numbers.get(name) == value for name, value in one.asked.items()):
@@ -263,7 +291,13 @@ def _find_shape(
     if not reason and items <= 0:
         reason = "it has no items"
     places = {} if reason else find_places(kernel, values)
-    shape = _Shape(items, places, reason, {name: numbers.get(name) for name in asked.names})
+    # what changes is not asked for: each change would end the rewrite
+    sure = _Asked({name: numbers[name] for name in numbers if name in stays | asked.names})
+    values = LaunchValues(range_, local, arguments=sure)
+    may_overflow, why = find_overflow(kernel.access, values)
+    names = asked.names | (sure.names & sure.keys())
+    told = {name: numbers.get(name) for name in names}
+    shape = _Shape(items, places, reason or why, told, may_overflow)
     known.append(shape)
     return shape
 

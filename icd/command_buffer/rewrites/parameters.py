@@ -9,8 +9,10 @@ from ..._native import ffi, lib
 from .arguments import ArgumentValue, list_keys, make_arguments
 from .launches import RecordedLaunch
 from .opaque import isolate
-from .places import FIRST, IDS, ITEM, ElementPlace
+from .overflow import list_hidden
+from .places import FIRST, IDS, ITEM, ElementPlace, write_element
 from .reductions import SUM
+from .used_bytes import UsedBytes
 
 if TYPE_CHECKING:
     from .runs import Run
@@ -70,6 +72,7 @@ class FusedParameters:
         if run.reduction is not None:
             self.variables[run.launches[-1].result] = SUM
         self.places: dict[Any, int] = {}
+        self.hidden = dict[int, Sequence[UsedBytes]]()
         self.rows, self.size, self.zero = list[FusedArgument](), 0, None
         pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
         for place, launch in enumerate(run.launches):
@@ -79,15 +82,13 @@ class FusedParameters:
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
                     self._add(key, value, kind, f"fl_{len(self.rows)}", place, index)
         if shared is None:
-            hidden = [
-                (_ZERO, place, name)
-                for place, launch in enumerate(run.launches)
-                for name, *_ in launch.kernel.hidden
-            ]
-            if hidden:
-                self.zero = ffi.gc(make_arguments([bytes(4)]), lib.fl_release_arguments)
-            for key in hidden:
-                self._add(key, bytes(4), "uint ", f"fl_zero_{len(self.rows)}", -1, 0)
+            for place, launch in enumerate(run.launches):
+                self.hidden[place] = list_hidden(run.launches, place)
+                names = {one.argument for one in self.hidden[place]}
+                for name in sorted(names | launch.twins):
+                    key = _ZERO, place, name
+                    self._add(key, bytes(4), "uint ", f"fl_zero_{len(self.rows)}", -1, 0)
+                    self.zero = ffi.gc(make_arguments([bytes(4)]), lib.fl_release_arguments)
         else:
             zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
             self.zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
@@ -157,13 +158,10 @@ class FusedParameters:
         """
         keys = list_keys(place, launch.arguments)
         if self.shared is None:
-            zeros = [self.name((_ZERO, place, name)) for name, *_ in launch.kernel.hidden]
-            given = [
-                *self._list_arguments(launch, keys),
-                *zeros,
-                *(IDS if launch.grid else (ITEM,)),
-            ]
-            return [f"    {name}({', '.join(given)});"]
+            zeros = {one: self.name((_ZERO, place, one)) for one in launch.twins}
+            given = [*self._list_arguments(launch, keys, zeros), *(IDS if launch.grid else (ITEM,))]
+            hidden = (self._hide(place, one) for one in self.hidden[place])
+            return [f"    {name}({', '.join(given)});", *hidden]
         zero = self.name((_ZERO, place))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
         # what nobody has used yet comes from memory, as in the old kernel
@@ -173,15 +171,26 @@ class FusedParameters:
             for handle, variable in self.variables.items()
             if handle in read and handle in met
         ]
-        arguments = [*self._list_arguments(launch, keys, zero), isolate(ITEM, "ulong", zero)]
+        zeros = dict.fromkeys((one.name for one in launch.kernel.parameters), zero)
+        arguments = [*self._list_arguments(launch, keys, zeros), isolate(ITEM, "ulong", zero)]
         return [*before, f"    {name}({', '.join(arguments)});"]
 
+    def _hide(self, place: int, memory: UsedBytes) -> str:
+        """Return the statement that hides an item's element from the launches behind."""
+        text = self.variables.get(memory.handle)
+        if text is None:
+            where = memory.kind, memory.offset, memory.stride
+            text = write_element(self.name(memory.handle), *where)
+        zero = self.name((_ZERO, place, memory.argument))
+        return f"    {text} = {isolate(text, memory.kind, zero)};"
+
     def _list_arguments(
-        self, launch: RecordedLaunch, keys: Sequence[Any], zero: str = ""
+        self, launch: RecordedLaunch, keys: Sequence[Any], zeros: Mapping[str, str]
     ) -> list[str]:
         own = [f"&{self.variables[key]}" for key in keys if key in self.variables]
         pairs = zip(launch.kernel.parameters, keys, strict=True)
-        return [*(self._write(one.type, key, zero) for one, key in pairs), *own]
+        given = (self._write(one.type, key, zeros.get(one.name, "")) for one, key in pairs)
+        return [*given, *own]
 
     def _write(self, type_: Any, key: Any, zero: str) -> str:
         if not isinstance(key, int):

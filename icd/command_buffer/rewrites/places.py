@@ -41,7 +41,12 @@ class ElementPlace:
     def write(self, pointer: str, lanes: int = 1) -> str:
         """Return how the element is written, or the vector of some that begins with it."""
         kind, item = (f"{self.kind}{lanes}", FIRST) if lanes > 1 else (self.kind, ITEM)
-        return f"*(global {kind} *)({pointer} + {self.offset}UL + {self.stride}UL * {item})"
+        return write_element(pointer, kind, self.offset, self.stride, item)
+
+
+def write_element(pointer: str, kind: str, offset: int, stride: int, item: str = ITEM) -> str:
+    """Return how an item's element is written."""
+    return f"*(global {kind} *)({pointer} + {offset}UL + {stride}UL * {item})"
 
 
 def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | None:
@@ -83,6 +88,12 @@ def find_temporaries(launches: Sequence[RecordedLaunch], own: Set[int]) -> dict[
     memory = [one for launch in launches for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
-    keys = dict.fromkeys(one.handle for one in memory if one.handle in own - parts)
+    same = {
+        one.handle
+        for launch in launches
+        for one in launch.memory[0]
+        if one.argument in launch.twins
+    }
+    keys = dict.fromkeys(one.handle for one in memory if one.handle in own - parts - same)
     places = ((key, find_place(launches, key)) for key in keys)
     return {key: one.kind for key, one in places if one is not None and not one.is_loaded}

@@ -262,6 +262,4 @@ def _make_item(
     made = make_kernel_read(item, options)
     if _RESULT not in made.elements:
         raise UnreadableKernel("a sum has no built-in type")
-    # its sum is a variable of the old kernel, too
-    hidden = [row for row in made.hidden if row[0] != _RESULT]
-    return replace(made, declared=needed, hidden=hidden)
+    return replace(made, declared=needed)

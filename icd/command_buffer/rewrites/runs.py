@@ -16,6 +16,7 @@ from .fused_runs import FusedKernel, FusedRun, RunPlan
 from .kernels import has_inner_loops
 from .launches import RecordedLaunch, read_launch
 from .opaque import measure_kind
+from .overflow import can_hide
 from .parameters import FusedParameters
 from .places import ElementPlace, find_own, find_place, find_temporaries
 from .reductions import Reduction
@@ -148,6 +149,10 @@ class Run:
                     if one.meets(before) and not one.is_like(before):
                         name = f"its {one.argument} has another type in command "
                         return Border(name, place, " ")
+                    may_overflow = self.launches[place].may_overflow and not self.is_isolated
+                    if may_overflow and one.reads and before.writes and not can_hide(before):
+                        name = f"a compiler would see the {before.argument} of command "
+                        return Border(name, place, ", a signed integer that may not fit")
                 if (
                     self.is_isolated
                     and any(map(one.meets, known.get(one.root, {})))
@@ -195,8 +200,8 @@ class Run:
             for key, one in zip(list_keys(place, launch.arguments), launch.arguments, strict=True)
             if key not in self._sizes
         }
-        if not self.is_isolated:
-            found |= {(place, name, "zero"): 8 for name, *_ in launch.kernel.hidden}
+        if not self.is_isolated and launch.may_overflow:
+            found |= {(place, one.argument, "zero"): 8 for one in launch.memory[0]}
         return found
 
     @property

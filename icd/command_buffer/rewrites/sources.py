@@ -17,7 +17,6 @@ from ...kernel_source.reading import Three
 from ...kernel_source.syntax import walk_tree
 from .kernels import ITEM_FUNCTIONS, KernelRead
 from .launches import RecordedLaunch
-from .overflow import HideElements, name_zero
 from .parameters import FusedParameters
 from .places import FIRST, IDS, ITEM
 
@@ -47,10 +46,8 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
         name = names.get(key)
         if name is None:
             name = names[key] = f"fl_kernel_{len(names)}"
-            hidden = () if run.is_isolated else tuple(kernel.hidden)
             shape = launch.range, launch.grid
-            text = _write_function(kernel, name, own, *shape, factors, hidden)
-            functions.append(text)
+            functions.append(_write_function(kernel, name, own, *shape, factors))
         calls += parameters.write_call(name, place, launch, met)
         met |= {one.handle for one in launch.memory[0]}
     texts = [*run.declared.values(), *functions]
@@ -102,14 +99,12 @@ def _write_function(
     range_: Three,
     grid: Three | None,
     factors: Sequence[tuple[str, int]],
-    hidden: Sequence[tuple[str, str, str]],
 ) -> str:
     """Return a kernel as a function of one item.
 
     Args:
         own: the arguments instead of whose elements it takes pointers to variables.
         range_, grid, factors: of its launch.
-        hidden: the arguments whose elements it hides.
     """
     function = copy.deepcopy(kernel.access.function)
     kinds = {one.name: one.type.name for one in kernel.parameters}
@@ -120,9 +115,6 @@ def _write_function(
         variable, kind = kernel.elements[one]
         _TakeVariable(variable, f"fl_own_{one}").visit(function.body)
         function.decl.type.args.params.append(_declare(f"fl_own_{one}", kind, is_pointer=True))
-    for one, *_ in hidden:
-        function.decl.type.args.params.append(_declare(name_zero(one), "uint"))
-    HideElements(hidden, own).visit(function.body)
     for one in IDS if grid else (ITEM,):
         function.decl.type.args.params.append(_declare(one, "size_t"))
     block = function.body.block_items

@@ -1,0 +1,283 @@
+"""Signed integers that do not fit in their types: fused kernels give what those of calls give."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+from pyopencl.elementwise import ElementwiseKernel
+
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer.rewrites import overflow
+from fairlead.icd.kernel_source import evaluation
+from fairlead.icd.kernel_source.reading import LaunchValues, read_kernel
+
+from .test_fusion_mutants import exchange
+
+SIGNED = """
+kernel void add(global T *y, global const T *x, T n) { int i = get_global_id(0); y[i] = x[i] + n; }
+kernel void above(global T *z, global const T *y, global const T *x) {
+    int i = get_global_id(0);
+    z[i] = y[i] > x[i];
+}
+kernel void product(global T *z, global const T *y, global const T *x) {
+    int i = get_global_id(0);
+    z[i] = y[i] * x[i];
+}
+kernel void below(global T *z, global const T *y) { int i = get_global_id(0); z[i] = y[i] < 0; }
+kernel void halve(global T *z, global const T *y) {
+    int i = get_global_id(0);
+    z[i] += z[i];
+    z[i] += y[i] / 2;
+}
+kernel void wide(global float *z, global const T *y) { int i = get_global_id(0); z[i] = y[i]; }
+"""
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint32])
+def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
+    """C leaves that undefined. Compilers of one kernel see what those of several do not."""
+    kinds = {np.int16: "short", np.int32: "int", np.int64: "long", np.uint32: "uint"}
+    source = SIGNED.replace("T", kinds[kind])
+    program = cl.Program(queue.context, source).build()
+    of = {one.function_name: one for one in program.all_kernels()}
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    values = np.random.default_rng(1).integers(least, most, 1200, dtype=kind, endpoint=True)
+    values[::7] = most
+    x = cl_array.to_device(queue, values)
+
+    def run() -> list[cl_array.Array]:
+        y, z, w, sign, half = (cl_array.zeros(queue, len(values), kind) for _ in range(5))
+        real = cl_array.zeros(queue, len(values), np.float32)
+
+        def launch(name: str, *arguments: Any) -> None:
+            of[name](queue, (len(values),), None, *(getattr(a, "data", a) for a in arguments))
+
+        half[:] = x
+        launch("add", y, x, kind(1))
+        launch("above", z, y, x)
+        launch("product", w, x, x)
+        launch("below", sign, w)
+        launch("wide", real, w)
+        launch("halve", half, y)
+        return [y, z, w, sign, half, real]
+
+    called = [one.get() for one in run()]
+    with capture(queue) as graph:
+        kept = run()
+    loop = graph.finalize(fuse="check")
+    for _ in range(3):
+        loop.replay(queue)
+    assert max(map(len, loop.fused)) >= 6
+    for one, other in zip(called, kept, strict=True):
+        np.testing.assert_array_equal(one, other.get())
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "expression", "is_fused"),
+    [
+        ("int", "k * 1103515245", False),
+        ("int", "k * -1103515245", False),
+        ("int", "-(k * 1103515245)", False),
+        ("int", "2147481000 + k", False),
+        ("int", "-2147480000 - k * 3", False),
+        ("int", "(k ^ 5) * 1103515245", False),
+        ("int", "(k << 31) - 1", False),
+        ("long", "k * 1103515245000000000L", False),
+        ("long", "~k * 1103515245000000000L", False),
+        ("int", "(k % 7) * 1103515245", False),
+        ("int", "k << 25", True),
+        ("int", "(k % 7) * 300000000", True),
+        ("int", "(int)((uint)k * 1103515245u)", True),
+        ("int", "k * 10 - 5000", True),
+        ("long", "k * 1103515245", True),
+    ],
+)
+def test_numbers_that_follow_from_the_item(
+    queue: cl.CommandQueue, kind: str, expression: str, is_fused: bool, loops: bool
+) -> None:
+    """Neither the kernel itself nor the next one is told what a compiler concludes."""
+    n, arguments = 3000, f"{kind} *h, {kind} *s"
+    body = f"{kind} k = i; h[i] = {expression}; s[i] = h[i] < 0;"
+    memory = [cl_array.zeros(queue, n, np.int32 if kind == "int" else np.int64) for _ in range(3)]
+    name = f"of_items_{abs(hash((kind, expression)))}"
+    if loops:
+        first = ElementwiseKernel(queue.context, arguments, body, name)
+        last = ElementwiseKernel(queue.context, arguments, "s[i] = h[i] < 0", "signs")
+    else:
+        text = "kernel void {}(global {}) {{ size_t i = get_global_id(0); {} }}"
+        given = arguments.replace(", ", ", global ")
+        sources = text.format(name, given, body), text.format("signs", given, "s[i] = h[i] < 0;")
+        program = cl.Program(queue.context, "\n".join(sources)).build()
+        kernels = {one.function_name: one for one in program.all_kernels()}
+
+        def launch(kernel: Any) -> Callable[..., Any]:
+            return lambda *given: kernel(queue, (n,), None, *(one.data for one in given))
+
+        first, last = launch(kernels[name]), launch(kernels["signs"])
+
+    def run() -> list[Any]:
+        h, s, t = memory
+        first(h, s)
+        last(h, t)
+        return [one.get() for one in memory]
+
+    called = run()
+    with capture(queue) as graph:
+        first(*memory[:2])
+        last(memory[0], memory[2])
+    loop = graph.finalize(fuse="check")
+    for _ in range(3):
+        loop.replay(queue)
+    assert [len(one) for one in loop.fused] == ([2] if is_fused else [1] if loops else [])
+    assert is_fused == ("does not fit in its type" not in loop.explain(queue))
+    for one, other in zip(called, memory, strict=True):
+        np.testing.assert_array_equal(one, other.get())
+
+
+def test_equal_numbers_stay_two(queue: cl.CommandQueue) -> None:
+    """A compiler that sees one argument for both takes the product for a square."""
+    text = """kernel void product(global int *z, int a, int b) {
+        size_t i = get_global_id(0);
+        z[i] = (a * b < 0) + z[i];
+    }"""
+    kernel: Any = cl.Program(queue.context, text).build().product
+    z: Any = cl_array.zeros(queue, 99, np.int32)
+
+    def run() -> None:
+        for _ in range(2):
+            kernel(queue, (99,), None, z.data, np.int32(46341), np.int32(46341))
+
+    run()
+    called = z.get()
+    z.fill(0)
+    with capture(queue) as graph:
+        run()
+    loop = graph.finalize(fuse="wait")
+    loop.replay(queue)
+    assert loop.fused
+    assert (z.get() == called).all()
+
+
+#: Expressions of 17 items that just do not fit in an int.
+_TOO_LARGE = ("(k % 7) * 400000000", "(k ^ 5) * 130000000", "(k << 31) - 1", "-(k << 31)")
+#: The types of the random expressions.
+_BITS = {"int": 32, "long": 64}
+
+
+class _Number:
+    """A random expression of an item's number, in C, and its value as processors calculate it."""
+
+    def __init__(self, made: random.Random, kind: str) -> None:
+        self._made, self._bits = made, _BITS[kind]
+        self.overflows = False
+        self.text, self._value = self._make(made.randrange(1, 5))
+
+    def _make(self, depth: int) -> tuple[str, Callable[[int], int]]:
+        made = self._made
+        if not depth or made.random() < 0.2:
+            if made.random() < 0.6:
+                return "k", lambda k: k
+            number = made.choice([1, 3, 1000, 1 << 20, (1 << 28) - 1, (1 << 30) + 7])
+            return str(number), lambda _: number
+        left, of_left = self._make(depth - 1)
+        if made.random() < 0.2:
+            name = made.choice("-~")
+            return f"{name}({left})", lambda k: self._fit(
+                -of_left(k) if name == "-" else ~of_left(k)
+            )
+        right, of_right = self._make(depth - 1)
+        if made.random() < 0.2:
+            shift = made.choice([1, 8, self._bits - 2, self._bits - 1])
+            return f"(({left}) << {shift})", lambda k: self._wrap(of_left(k) << shift)
+        if made.random() < 0.2:
+            name, divisor = made.choice("/%"), made.choice([2, 7, 10])
+            return f"(({left}) {name} {divisor})", lambda k: _divide(name, of_left(k), divisor)
+        name = made.choice("+-*+-*^&|")
+        calculate: dict[str, Callable[[int, int], int]] = {
+            "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+            "^": lambda a, b: a ^ b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+        }  # fmt: skip
+        return (
+            f"(({left}) {name} ({right}))",
+            lambda k: self._fit(calculate[name](of_left(k), of_right(k))),
+        )
+
+    def _wrap(self, value: int) -> int:
+        half = 1 << self._bits - 1
+        return (value + half) % (2 * half) - half
+
+    def _fit(self, value: int) -> int:
+        self.overflows |= self._wrap(value) != value
+        return self._wrap(value)
+
+    def run(self, items: int) -> bool:
+        """Return whether an item's number does not fit somewhere."""
+        for k in range(items):
+            self._value(k)
+        return self.overflows
+
+
+def _divide(name: str, left: int, divisor: int) -> int:
+    quotient = abs(left) // divisor * (-1 if left < 0 else 1)
+    return quotient if name == "/" else left - divisor * quotient
+
+
+def check_proofs(seeds: range) -> int:
+    """Compare what is proven of random expressions with their values. Returns how many fit."""
+
+    def find(kind: str, text: str, items: int) -> tuple[bool, str]:
+        text = f"kernel void f(global {kind} *z) {{ {kind} k = get_global_id(0); z[k] = {text}; }}"
+        return overflow.find_overflow(read_kernel(text, "", "f", {}), LaunchValues((items, 1, 1)))
+
+    assert all(find("int", one, 17)[0] for one in _TOO_LARGE)
+    proven = 0
+    for seed in seeds:
+        made = random.Random(seed)
+        kind, items = made.choice([*_BITS]), made.choice([1, 2, 17, 200])
+        number = _Number(made, kind)
+        may_overflow, reason = find(kind, number.text, items)
+        assert may_overflow or not number.run(items), number.text
+        assert may_overflow or not reason
+        proven += not may_overflow
+    return proven
+
+
+def test_what_is_proven_fits() -> None:
+    assert check_proofs(range(1500)) > 300
+
+
+@pytest.mark.thorough
+def test_more_of_what_is_proven_fits() -> None:
+    assert check_proofs(range(1500, 60_000)) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (overflow.find_overflow, "all(need.holds(values) for need in one.needs)", "True"),
+        (evaluation.Evaluation._calculate, "for one in (left, right, made)", "for one in (made,)"),
+        (evaluation.Evaluation._calculate, "(left, right, made)", "(left, right)"),
+        (evaluation.Evaluation.visit_UnaryOp, 'name in ("-", "+", "~")', "False"),
+        (LaunchValues.range, "-power if min(ends) < 0 else 0, power - 1", "0, power >> 1"),
+        (LaunchValues._bound_remainder, "min(most - 1, first[1])", "min(most - 2, first[1])"),
+        (LaunchValues.range, "last = max(0, size - 1)", "last = max(0, size - 2)"),
+    ],
+)
+def test_wrong_proofs_are_caught(
+    monkeypatch: pytest.MonkeyPatch, function: Any, old: str, new: str
+) -> None:
+    monkeypatch.setattr(function, "__code__", exchange(function, old, new))
+    read = inspect.unwrap(read_kernel)
+    monkeypatch.setattr(
+        "fairlead.icd.kernel_source.reading._read", read.__globals__["_read"].__wrapped__
+    )
+    with pytest.raises(AssertionError):
+        check_proofs(range(1500))
