@@ -71,13 +71,13 @@ def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
 def test_an_enqueue_does_not_wait_for_the_replay_before_it(program: Program) -> None:
     y, loop, gate = doubling(program)
     before = program.fake.calls("cuStreamSynchronize")
-    program.fake.library.fake_cuda_hold(1)
+    program.fake.hold()
     loop.replay(program.queue, wait_for=[gate])
     gate.set_status(cl.command_execution_status.COMPLETE)
     while program.fake.calls("cuStreamSynchronize") == before:
         os.sched_yield()
     end = loop.replay(program.queue)
-    program.fake.library.fake_cuda_hold(0)
+    program.fake.let_go()
     end.wait()
     assert program.values(y) == [20]
 

@@ -27,7 +27,7 @@ COMPLETE = cl.command_execution_status.COMPLETE
 def held(program: Program) -> Iterator[Program]:
     """A driver whose streams can be held."""
     yield program
-    program.fake.library.fake_cuda_hold(0)
+    program.fake.let_go()
 
 
 def make_step(program: Program, factor: int, summand: int) -> tuple[cl.Buffer, Executable]:
@@ -46,7 +46,7 @@ def make_step(program: Program, factor: int, summand: int) -> tuple[cl.Buffer, E
 def begin_lane(program: Program, loop: Executable) -> cl.Event:
     """Replay, hold the streams, and replay again: the second replay is in a stream."""
     loop.replay(program.queue).wait()
-    program.fake.library.fake_cuda_hold(1)
+    program.fake.hold()
     return loop.replay(program.queue)
 
 
@@ -61,7 +61,7 @@ def test_replays_are_launched_behind_each_other(held: Program) -> None:
     ends = [loop.replay(held.queue) for _ in range(5)]
     assert launches(held) - before == 5  # by this thread: each call has returned since
     assert all(end.command_execution_status > COMPLETE for end in ends)
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     ends[-1].wait()
     assert [end.command_execution_status for end in ends] == [COMPLETE] * 5
     assert held.values(y) == [(3**7 - 1) // 2]
@@ -73,7 +73,7 @@ def test_one_replay_of_several_times_is_one_job(held: Program) -> None:
     before = launches(held)
     end = loop.replay(held.queue, times=4)
     assert launches(held) - before == 4
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     end.wait()
     assert held.values(y) == [6]
 
@@ -98,7 +98,7 @@ def test_a_command_between_two_replays_is_between_them(held: Program, what: str)
     last = loop.replay(held.queue)
     assert launches(held) == before  # its thread waits for the command
     assert between.command_execution_status > COMPLETE
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     between.wait()
     assert end.command_execution_status == COMPLETE
     last.wait()
@@ -158,7 +158,7 @@ def test_another_queue_comes_after_the_first(held: Program) -> None:
     before = launches(held)
     end = loop.replay(other)
     assert launches(held) == before
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     end.wait()
     assert held.values(y) == [13]
 
@@ -170,7 +170,7 @@ def test_values_of_replays_in_the_stream_stay(held: Program) -> None:
     begin_lane(held, loop)
     for by in (1, 10, 100):
         loop.replay(held.queue, by=by)
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     assert held.values(y) == [6 + 111]
 
 
@@ -187,7 +187,7 @@ def test_an_update_does_not_reach_replays_in_the_stream(held: Program) -> None:
     graph[0].set_arg(2, np.int32(2))
     loop.update(graph)
     loop.replay(held.queue)
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     assert held.values(y) == [112]
     assert held.fake.calls("cuGraphInstantiateWithFlags") == built
 
@@ -199,7 +199,7 @@ def test_a_graph_that_is_dropped_ends_before_what_comes_next(held: Program) -> N
     gc.collect()
     after = held.scale(y, 5, 0)
     assert after.command_execution_status > COMPLETE
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     after.wait()
     assert held.values(y) == [20]
 
@@ -244,7 +244,7 @@ def test_replays_whose_events_nobody_has_end_with_one_event(held: Program) -> No
     assert len({event.int_ptr for event in (kept, mine, *others)}) == 4
     assert launches(held) - before == 6
     assert mine.command_execution_status > COMPLETE
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     mine.wait()
     others[-1].wait()
     assert others[0].command_execution_status == kept.command_execution_status == COMPLETE
@@ -258,7 +258,7 @@ def test_new_values_have_an_event_of_their_own(held: Program) -> None:
     begin_lane(held, loop)
     events = [loop.replay(held.queue, by=by).int_ptr for by in (1, 1, 10)]
     assert events[0] == events[1] != events[2]
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     assert held.values(y) == [6 + 12]
 
 
@@ -273,7 +273,7 @@ def make_two_steps(program: Program) -> tuple[cl.Buffer, Executable, Executable]
     cl.enqueue_fill_buffer(program.queue, y, np.zeros(1, np.int32), 0, y.size)
     program.queue.finish()
     loop.replay(program.queue).wait()  # 1
-    program.fake.library.fake_cuda_hold(1)
+    program.fake.hold()
     return y, loop, other
 
 
@@ -288,7 +288,7 @@ def test_two_graphs_in_turns_share_the_stream(held: Program) -> None:
     loop.replay(held.queue)  # its thread waits for that
     last = other.replay(held.queue)
     assert launches(held) - before == 6
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     between.wait()
     assert [event.command_execution_status for event in events] == [COMPLETE] * 6
     last.wait()
@@ -301,7 +301,7 @@ def test_a_wait_list_of_one_graph_holds_the_other_one(held: Program) -> None:
     before, gate = launches(held), cl.UserEvent(held.context)
     loop.replay(held.queue, wait_for=[gate])
     ends = [one.replay(held.queue) for one in (other, loop, other)]
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     assert launches(held) == before
     gate.set_status(COMPLETE)
     ends[-1].wait()
@@ -320,14 +320,14 @@ def test_a_graph_that_is_measured_again_leaves_the_stream_to_no_other(held: Prog
     loop.replay(held.queue)  # its thread launches it
     last = other.replay(held.queue)
     assert launches(held) == before
-    held.fake.library.fake_cuda_hold(0)
+    held.fake.let_go()
     last.wait()
     assert held.values(y) == [((1 * 2 + 5) * 3 + 1) * 2 + 5]
 
 
 def test_two_graphs_that_are_waited_for_keep_their_order(program: Program) -> None:
     y, loop, other = make_two_steps(program)
-    program.fake.library.fake_cuda_hold(0)
+    program.fake.let_go()
     value = 1
     for number in range(6):
         loop.replay(program.queue, wait=number % 2 == 0)

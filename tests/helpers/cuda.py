@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import runpy
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -141,6 +142,17 @@ class FakeGpu:
         """Let the driver have so many devices in this process, and not in its children."""
         self.library.fake_cuda_devices(count)
 
+    def hold(self) -> None:
+        """Let nothing begin on the device until `let_go`."""
+        gc.collect()
+        gc.disable()  # what an earlier test left waits at its end for the whole device
+        self.library.fake_cuda_hold(1)
+
+    def let_go(self) -> None:
+        """Let the device go on."""
+        self.library.fake_cuda_hold(0)
+        gc.enable()
+
     def calls(self, function: str) -> int:
         """How often a function was called."""
         return self.library.fake_cuda_calls(function.encode())
@@ -216,6 +228,7 @@ def fake_cuda(fake_cuda_path: Path, fake_cuda_driver: CudaDriver) -> Iterator[Fa
     """The fake driver, open in this process."""
     found = FakeCuda(fake_cuda_path, fake_cuda_driver)
     yield found
+    found.let_go()
     for function in found.driver.table.api.functions:
         found.fail(function, 0)
     found.fail("fake_cuda_import", 0)

@@ -229,13 +229,13 @@ def test_physical_memory(hip: Hip) -> None:
 
 def test_the_null_stream_comes_after_all_others(hip: Hip, stream: int) -> None:
     address, array = hip.numbers()
-    hip.fake.library.fake_cuda_hold(1)
+    hip.fake.hold()
     try:
         hip.MemsetD32Async(address, 7, COUNT, stream)
         assert hip.table.hipStreamQuery(stream) == HIP.codes["hipErrorNotReady"]
         assert hip.table.hipStreamQuery(None) == HIP.codes["hipErrorNotReady"]
     finally:
-        hip.fake.library.fake_cuda_hold(0)
+        hip.fake.let_go()
     hip.MemsetD32Async(address, 8, 1, None)
     hip.StreamSynchronize(None)
     assert hip.table.hipStreamQuery(None) == 0

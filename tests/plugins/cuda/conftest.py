@@ -158,12 +158,14 @@ class Knobs:
 
     Attributes:
         library: the driver, with its further functions.
+        hold, let_go: let nothing begin on the device, and go on.
     """
 
     def __init__(self, adapted: Adapted) -> None:
         self._names = adapted.module("core").NAMES
         self._driver = FakeGpu(Path(adapted.driver.path))
         self.library = self._driver.library
+        self.hold, self.let_go = self._driver.hold, self._driver.let_go
 
     def fail(self, name: str, code: int) -> None:
         """Let a function, by its neutral name, return a code from now on; 0: it works again."""
@@ -178,7 +180,8 @@ class Knobs:
         return self._driver.calls(self._names[name])
 
     def heal(self) -> None:
-        """Let all functions work again."""
+        """Let all functions work again, and the device."""
+        self.let_go()
         for name in self._names:
             self.fail(name, 0)
 

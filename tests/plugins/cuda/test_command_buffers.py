@@ -170,10 +170,10 @@ def test_what_is_enqueued_runs_as_it_was(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Updatable(work)
     command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(1))[2]
     buffer.finalize()
-    fake.library.fake_cuda_hold(1)
+    fake.hold()
     buffer.run()
     assert buffer.update(command, (1, ctypes.c_int32(2))) == "SUCCESS"
-    fake.library.fake_cuda_hold(0)
+    fake.let_go()
     assert work.numbers(out) == [1] * COUNT
     buffer.run()
     assert work.numbers(out) == [2] * COUNT
@@ -315,10 +315,10 @@ def test_a_released_command_buffer_runs_to_its_end(work: Work, fake: Knobs) -> N
     out, buffer = work.memory(), Recorded(work)
     buffer.launch(work.kernel("store"), out, ctypes.c_int32(9))
     buffer.finalize()
-    fake.library.fake_cuda_hold(1)
+    fake.hold()
     buffer.run()
     work.ur.ok("urCommandBufferReleaseExp", buffer.handle)
-    fake.library.fake_cuda_hold(0)
+    fake.let_go()
     assert work.numbers(out) == [9] * COUNT
 
 

@@ -94,14 +94,14 @@ def _finish(work: Work) -> None:
 
 def test_neither_an_allocation_nor_a_free_waits(work: Work, pool: Pool, fake: Knobs) -> None:
     kernel = work.kernel("store")
-    fake.library.fake_cuda_hold(1)
+    fake.hold()
     try:
         memory = pool.enqueue()
         work.launch(kernel, memory, ctypes.c_int32(1))
         assert pool.drop(memory) == "SUCCESS"
         assert pool.number("USED_CURRENT") >= SIZE
     finally:
-        fake.library.fake_cuda_hold(0)
+        fake.let_go()
     _finish(work)
     assert pool.number("USED_CURRENT") == 0
 

@@ -41,6 +41,11 @@ def asked() -> Iterator[list[str]]:
         yield names
 
 
+def stayed_in_c(asked: list[str]) -> bool:
+    """Whether Python was asked for nothing but waits: one that is not over soon goes to Python."""
+    return set(asked) <= {"urEventWait", "urQueueFinish"}
+
+
 @pytest.fixture
 def kernel(ur: Calls, program: int) -> Iterator[int]:
     made = ur.make("urKernelCreate", program, b"store").value or 0
@@ -95,7 +100,7 @@ def test_commands_and_waits_do_not_reach_python(
     for handle in (event, last):
         ur.ok("urEventRelease", handle)
         assert ur("urEventRelease", handle) == "INVALID_EVENT"
-    assert asked == []
+    assert stayed_in_c(asked)
 
 
 def test_memory_by_address_does_not_reach_python(
@@ -362,7 +367,7 @@ def test_launches_that_are_soon_over(
     ur.ok("urEventRelease", event)
     assert known.enqueued == known.finished
     learned = list(known.brief)
-    assert any(learned) and asked == []
+    assert any(learned) and stayed_in_c(asked)
     assert launch(ur, queue, kernel, (2,), numbers.argument, 5) == "SUCCESS"
     ur.ok("urQueueFinish", queue)  # in the driver
     assert numbers.read(queue)[:2] == [5, 6] and known.launch in learned
@@ -388,7 +393,7 @@ def test_kernels_that_the_program_knows_are_launched_in_c(
     for value, one in enumerate((kernel, other, kernel)):
         assert launch(ur, queue, one, (2,), numbers.argument, value, local=(1,)) == "SUCCESS"
         assert numbers.read(queue)[:2] == [value, value + 1]
-    assert asked == []
+    assert stayed_in_c(asked)
     with first.lock:  # Python has it: C leaves the other kernel's launch to Python, which waits
         thread = threading.Thread(target=launch, args=(ur, queue, other, (2,), numbers.argument, 9))
         thread.start()
