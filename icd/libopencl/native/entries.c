@@ -18,7 +18,7 @@ cl_platform_id fl_default_platform(void) {
     const char *rule = secure_getenv("FAIRLEAD_NULL_PLATFORM"),
                *number = secure_getenv("OCL_ICD_DEFAULT_PLATFORM");
     char *end;
-    if (!fl_is_started() || (rule && strcmp(rule, "error") == 0))
+    if (!fl_start() || (rule && strcmp(rule, "error") == 0))
         return NULL;
     unsigned long index = number && *number ? strtoul(number, &end, 10) : 0;
     if (number && *number && (*end || *number < '0' || *number > '9'))
@@ -26,8 +26,9 @@ cl_platform_id fl_default_platform(void) {
     return index < fl_platform_count ? fl_platforms[index].handle : NULL;
 }
 
+/* The exported functions lead here a moment before the start has ended: fl_start waits for it. */
 cl_int dispatch_clGetPlatformIDs(PARAMETERS_clGetPlatformIDs) {
-    cl_uint count = fl_is_started() ? fl_platform_count : 0;
+    cl_uint count = fl_start() ? fl_platform_count : 0;
     if ((!num_entries && platforms) || (!platforms && !num_platforms))
         return CL_INVALID_VALUE;
     fl_keep_tables();
@@ -135,7 +136,7 @@ static void *ask_platform(cl_platform_id platform, const char *func_name) {
  * loaders: what it knows need not be known to the function of a platform. */
 void *dispatch_clGetExtensionFunctionAddress(const char *func_name) {
     void *found = func_name ? own(func_name) : NULL;
-    if (!func_name || found || is_private(func_name) || !fl_is_started())
+    if (!func_name || found || is_private(func_name) || !fl_start())
         return found;
     size_t length = strlen(func_name);
     for (cl_uint i = 0; i < fl_platform_count; i++) {
