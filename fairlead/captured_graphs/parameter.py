@@ -256,6 +256,33 @@ def _refuse_items(parameter: Any, *_: Any) -> Any:
     raise TypeError(f"{parameter!r} is one number")
 
 
+#: Who asks for a buffer with this flag wants a type and a shape, too (PyBUF_FORMAT).
+_FORMAT: Final = 4
+
+
+def _give_memory(parameter: Any, flags: int) -> memoryview:
+    """Return the memory as bytes. In a block only PyOpenCL gets it without a warning."""
+    if flags & _FORMAT:  # NumPy asks for `__array__` then
+        raise BufferError(f"{parameter!r} is one number: p.value.tobytes() are its bytes")
+    if lib.fl_is_recording():
+        frame = sys._getframe(1)
+        if not (
+            _client.is_invoker(frame.f_code)
+            or "set_arg" in frame.f_code.co_names
+            or frame.f_globals.get("__name__") == "pyopencl"  # its transfers, which are refused
+        ):
+            from .swaps import CaptureWarning
+
+            warnings.warn(
+                f"the memory of {parameter!r} is read in a capture block. The graph will not "
+                "notice other numbers there. Pass the Parameter itself to the kernel",
+                CaptureWarning,
+                stacklevel=2,
+            )
+    kind = ctypes.c_ubyte * ctypes.sizeof(parameter)
+    return memoryview(kind.from_address(ctypes.addressof(parameter)))
+
+
 #: What replaces the methods of arrays, which Parameters are for PyOpenCL and NumPy.
 _ONE_NUMBER: Final = {
     "__iter__": None,
@@ -277,6 +304,8 @@ def _make_class(size: int) -> type[Any]:
     for _ in range(_DIMENSIONS - 2):
         kind = kind * 1
     members = {"_type_": kind, "_length_": 1, "__module__": __name__, **_ONE_NUMBER}
+    if sys.version_info >= (3, 12):  # before, Python code does not see who asks
+        members["__buffer__"] = _give_memory
     return type("Parameter", (GraphParameter, ctypes.Array), members)
 
 
@@ -308,6 +337,10 @@ def _make_closed_type(size: int) -> np.dtype[Any]:
     """Return a type that NumPy casts to no number, since it has two members."""
     names, formats = [_NO_COPY, "and"], ["V1", "V1"]
     return np.dtype({"names": names, "formats": formats, "offsets": [0, 0], "itemsize": size})
+
+
+#: NumPy 2.5 has a method for subclasses, and warns of the attribute.
+_set_dtype: Final = getattr(np.ndarray, "_set_dtype", vars(np.ndarray)["dtype"].__set__)
 
 
 class ConvertedParameter(GraphParameter, np.ndarray):
@@ -342,7 +375,7 @@ class ConvertedParameter(GraphParameter, np.ndarray):
         function = Formula("astype", dtype)
         value = function(offered.value)
         np.ndarray.resize(self, 0, refcheck=False)
-        vars(np.ndarray)["dtype"].__set__(self, _make_closed_type(dtype.itemsize))
+        _set_dtype(self, _make_closed_type(dtype.itemsize))
         self._memory = (ctypes.c_ubyte * dtype.itemsize)()
         GraphParameter.__init__(self, value, name=offered.name)
         self.source = offered, function

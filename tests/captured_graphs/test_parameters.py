@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import operator
 import pickle
 import struct
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,6 +27,7 @@ import fairlead
 from fairlead.captured_graphs import executable
 from fairlead.captured_graphs.context import CaptureError, capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.captured_graphs.swaps import CaptureWarning
 from fairlead.runtime import Errc, Queue, SYCLError
 from fairlead.runtime.interop import context_of
 
@@ -166,6 +169,44 @@ def test_a_loop_that_ends_by_itself_has_the_numbers_of_its_call(
     gate.set_status(0)
     loop.replay(numbers.queue)
     assert numbers.value() + numbers.value(other) == 103
+
+
+#: Ways to read the memory of a Parameter, and whether they want to know what it is made of.
+READERS: dict[str, tuple[Callable[[Any], object], bool]] = {
+    "frombuffer": (lambda s: np.frombuffer(s, np.int32), False),
+    "unpack": (lambda s: struct.unpack("i", s), False),
+    "bytearray": (bytearray, True),
+    "memoryview": (memoryview, True),
+    "ctypes": (ctypes.c_int32.from_buffer, True),
+}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python code does not see who reads")
+@pytest.mark.parametrize("name", READERS)
+def test_who_reads_the_memory_of_a_parameter_in_a_block_is_warned(
+    numbers: Numbers, name: str
+) -> None:
+    """Kernels get it without a warning."""
+    by = fairlead.Parameter(np.int32(5))
+    read, asks = READERS[name]
+    if not asks:
+        read(by)
+    with capture(numbers.queue) as graph, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        numbers.add(by)
+        kernel = declared(numbers, np.int32)
+        kernel(numbers.queue, (64,), None, numbers.buffer, by)
+        kernel.set_arg(1, by)
+        if asks:
+            with pytest.raises(BufferError, match=r"p.value.tobytes\(\)"):
+                read(by)
+        else:
+            warnings.simplefilter("default")
+            with pytest.warns(CaptureWarning, match="the memory of <Parameter: int32 5>") as seen:
+                read(by)
+            assert seen[0].filename == __file__
+    graph.finalize().replay(numbers.queue, by=7)
+    assert numbers.value() == 14
 
 
 def test_a_parameter_in_the_outermost_of_many_blocks(numbers: Numbers) -> None:
