@@ -9,7 +9,7 @@ from helpers.support import RunPython
 
 #: Runs `work` again and again, and raises SIGINT in a line of it, each time in another one: in the
 #: first line of each function that Python or C calls and whose exceptions Python would drop, and in
-#: some others. A round waits for its KeyboardInterrupt, for ever if that is lost.
+#: some others. A round waits for its KeyboardInterrupt. After a minute it says where that was lost.
 PROGRAM = """
 import gc, inspect, signal, sys, time, weakref
 import numpy as np, pyopencl as cl
@@ -85,7 +85,7 @@ assert len(chosen) > 60, chosen
 gc.freeze()  # it looks only at what a round makes
 reached = 0
 for number in chosen:
-    left = [number]
+    left, place = [number], []
     signal.signal(signal.SIGINT, signal.default_int_handler)  # as a notebook does for each cell
 
     def interrupt(frame):
@@ -94,13 +94,19 @@ for number in chosen:
             return
         if left[0] == 0:
             sys.settrace(None)
+            at = frame
+            while at is not None:
+                place.append((at.f_code.co_filename, at.f_lineno, at.f_code.co_name))
+                at = at.f_back
             signal.raise_signal(signal.SIGINT)
         left[0] -= 1
 
     try:
         trace(interrupt)
+        begin = time.monotonic()
         while left[0] < 0:  # a round may have fewer lines
             assert not dropped_errors, dropped_errors
+            assert time.monotonic() < begin + 60, (place, signal.getsignal(signal.SIGINT))
             time.sleep(0.01)
     except KeyboardInterrupt:
         reached += 1
