@@ -45,7 +45,8 @@ _STRICT: Final = (
     "-Wno-unused-parameter",
     "-pthread",
 )
-_FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
+_ALLOCATIONS: Final = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"
+_FLAGS: Final = (*_STRICT, _ALLOCATIONS)
 #: What only the harness replaces.
 _HARNESS: Final = "-Wl,--wrap=fopen,--wrap=sched_yield"
 #: They become libraries by themselves, with their own idea of which APIs there are.
@@ -264,7 +265,7 @@ def build_opencl_loader(directory: Path, flags: Sequence[str] = ()) -> Path:
         _run([*library, *knobs, *source, "-o", f"{name}.so"], directory)
     for name, own in (("trace", (layer["TRACE_LAYER"],)), ("record", layer["RECORD_LAYER"])):
         objects = list(map(str, dict.fromkeys([*own, *common])))
-        _run([*library, *objects, "-o", f"{name}.so"], directory)
+        _run([*library, _ALLOCATIONS, *objects, "-o", f"{name}.so"], directory)
     program = directory / "check_opencl_loader"
     checks = [str(HERE / "no_memory.c"), str(HERE / "opencl_loader" / "check.c")]
     link = ["-rdynamic", *sources, *checks, "-o", str(program), "-ldl"]

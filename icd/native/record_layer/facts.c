@@ -25,7 +25,7 @@ typedef cl_int query_at(void *handle, uint32_t index, uint32_t name, size_t size
 static bool add_answer(void *function, void *handle, uint32_t name, uint32_t tag) {
     query *ask = (query *)function;
     size_t size = 0;
-    char *room = ask(handle, name, 0, NULL, &size) || !size ? NULL : calloc(1, size);
+    char *room = ask(handle, name, 0, NULL, &size) || !size ? NULL : fl_room(NULL, size);
     bool has = room && !ask(handle, name, size, room, NULL);
     fl_add_piece(&record, tag, has ? room : "", has ? size : 0);
     has = has && (size > 1 || *room);
@@ -127,7 +127,7 @@ static void add_binary(fl_table next, cl_program program) {
     fn_clGetProgramInfo *ask = NEXT(next, clGetProgramInfo);
     if (!ask(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, &size) && sizes[0]) {
         for (size_t i = 0; i < size / sizeof *sizes; i++)
-            places[i] = malloc(sizes[i] ? sizes[i] : 1);
+            places[i] = fl_room(NULL, sizes[i]);
         if (!ask(program, CL_PROGRAM_BINARIES, size, places, NULL) && places[0])
             fl_add_piece(&record, 3, places[0], sizes[0]);
         for (size_t i = 0; i < size / sizeof *sizes; i++)
@@ -144,7 +144,7 @@ static void add_options(fl_table next, cl_program program, const cl_device_id *d
         if (ask(program, *devices, CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size))
             continue;
         free(options);
-        options = calloc(1, size + 1);
+        options = fl_room(NULL, size + 1);
         longest = size;
         if (options && ask(program, *devices, CL_PROGRAM_BUILD_OPTIONS, size, options, NULL))
             *options = 0;
@@ -185,7 +185,8 @@ static void add_argument(fl_table next, cl_kernel kernel, uint32_t index, uint32
     fl_add_piece(&record, index, numbers, sizeof numbers);
     for (int i = 0; i < 2; i++) {
         size_t size = 0;
-        char *text = ask(kernel, index, names[i], 0, NULL, &size) || !size ? NULL : calloc(1, size);
+        bool has = !ask(kernel, index, names[i], 0, NULL, &size) && size;
+        char *text = has ? fl_room(NULL, size) : NULL;
         if (text && !ask(kernel, index, names[i], size, text, NULL))
             fl_add_piece(&record, index, text, size);
         else
@@ -206,11 +207,11 @@ void fl_note_kernel(fl_table next, fl_seen *kernel) {
     uint32_t count = (uint32_t)ASK(next, clGetKernelInfo, handle, CL_KERNEL_NUM_ARGS);
     size_t size = 0;
     if (!kernel->arguments) {
-        kernel->arguments = calloc(count + 1, sizeof *kernel->arguments);
-        kernel->address_of = calloc(count + 1, sizeof *kernel->address_of);
+        kernel->arguments = fl_room(NULL, ((size_t)count + 1) * sizeof *kernel->arguments);
+        kernel->address_of = fl_room(NULL, ((size_t)count + 1) * sizeof *kernel->address_of);
         kernel->count = kernel->arguments && kernel->address_of ? count : 0;
         ask(handle, CL_KERNEL_FUNCTION_NAME, 0, NULL, &size);
-        kernel->name = calloc(1, size + 1);
+        kernel->name = fl_room(NULL, size + 1);
         if (kernel->name)
             ask(handle, CL_KERNEL_FUNCTION_NAME, size, kernel->name, NULL);
     }

@@ -27,14 +27,15 @@ fl_seen *fl_find(const void *handle, enum fl_kind kind) {
 
 /* A new object. One that had the handle is gone; its memory stays, others may be parts of it. */
 fl_seen *fl_see(void *handle, enum fl_kind kind) {
-    fl_seen **row = row_of(handle), *made = calloc(1, sizeof *made);
-    if (!made)
-        return NULL;
+    fl_seen **row = row_of(handle);
     for (fl_seen **one = row; *one; one = &(*one)->other)
         if ((*one)->handle == handle) {
             *one = (*one)->other;
             break;
         }
+    fl_seen *made = fl_room(NULL, sizeof *made);
+    if (!made)
+        return NULL;
     *made = (fl_seen){.other = *row, .handle = handle, .kind = kind, .serial = ++serials};
     *row = made;
     return made;
@@ -94,7 +95,7 @@ void fl_set_argument(fl_seen *kernel, uint32_t index, size_t size, const void *v
     fl_argument *one = &kernel->arguments[index];
     if (value) {
         if (!one->value || one->size < size || !one->has_value) {
-            uint8_t *larger = realloc(one->value, size ? size : 1);
+            uint8_t *larger = fl_room(one->value, size);
             if (!larger)
                 return;
             one->value = larger;

@@ -57,6 +57,9 @@ typedef struct fl_record {
 } fl_record;
 
 bool fl_open_log(const char *folder);
+/* Memory of zeros, or more of what there is. NULL: there is none, and nothing more is recorded. It
+ * would be wrong without what is not known now. */
+void *fl_room(void *old, size_t bytes);
 void fl_reset_log(void);
 void fl_add_word(fl_record *record, uint64_t word);
 void fl_add_piece(fl_record *record, uint32_t tag, const void *data, size_t bytes);

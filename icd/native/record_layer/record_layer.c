@@ -155,8 +155,8 @@ static void note_object(const fl_call *call, enum fl_kind kind) {
         if (!strncmp(name, "clEnqueue", 9) || !strncmp(name, "clCommand", 9))
             fl_write_end(FL_E_EXTENSION, call->function, 0, name);
     } else {
-        fl_see(made, kind);
-        if (kind == FL_K_QUEUE) /* to wait for it, whenever the program releases it */
+        bool is_seen = fl_see(made, kind);
+        if (is_seen && kind == FL_K_QUEUE) /* to wait for it, whenever the program releases it */
             NEXT(call->layer->next, clRetainCommandQueue)(made);
     }
 }
@@ -205,7 +205,8 @@ bool fl_layer_is_wanted(void) {
     fl_recorder.last = number_in("FAIRLEAD_RECORD_TO", UINT64_MAX);
     fl_recorder.wants_contents = number_in("FAIRLEAD_RECORD_CONTENTS", 1) != 0;
     fl_recorder.wants_results = number_in("FAIRLEAD_RECORD_CONTENTS", 1) > 1;
-    fl_recorder.only = kernel && *kernel ? strdup(kernel) : NULL;
+    if (kernel && *kernel && !(fl_recorder.only = strdup(kernel)))
+        return false;
     pthread_atfork(NULL, NULL, begin_again);
     return fl_recorder.is_on = true;
 }

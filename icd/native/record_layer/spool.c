@@ -90,14 +90,26 @@ static uint64_t *take(size_t words) {
     return place;
 }
 
+void *fl_room(void *old, size_t bytes) {
+    void *room = realloc(old, bytes ? bytes : 1);
+    if (room)
+        return old ? room : memset(room, 0, bytes);
+    FL_HOLD(lock);
+    if (size >= 0)
+        dprintf(STDERR_FILENO, "fairlead: the recording of process %d ends: there is no memory\n",
+                (int)getpid());
+    size = -1, here = end = NULL;
+    return NULL;
+}
+
 static void more(fl_record *record, size_t words) {
     if (!record->used)
         record->used = 1; /* the head */
     if (record->used + words <= record->room)
         return;
     size_t room = 2 * (record->used + words) + 64;
-    uint64_t *larger = realloc(record->words, room * sizeof *larger);
-    if (!larger) { /* there is nothing sensible left to do for this record */
+    uint64_t *larger = fl_room(record->words, room * sizeof *larger);
+    if (!larger) { /* it will not be written */
         record->used = 1;
         return;
     }

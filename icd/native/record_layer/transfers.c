@@ -84,7 +84,7 @@ static fl_mapping *mappings;
 
 void fl_add_mapping(const fl_call *call, const fl_seen *memory, void *pointer) {
     const uint64_t *a = call->arguments;
-    fl_mapping *made = calloc(1, sizeof *made);
+    fl_mapping *made = fl_room(NULL, sizeof *made);
     if (!made)
         return;
     *made = (fl_mapping){.other = mappings, .pointer = pointer, .memory = memory->handle,

@@ -121,42 +121,13 @@ static void forked_children(void) {
     in_child(use_each);
 }
 
-/* Each allocation of the start fails once. */
-static int allocation;
-static void start_without_memory(void) {
-    memory_fails(allocation, false);
-    cl_uint count = 0;
-    cl_int code = clGetPlatformIDs(MOST, platforms, &count);
-    bool came = memory_has_failed();
-    CHECK(came || (!code && count == 2));
-    for (cl_uint i = 0; !code && i < count; i++)
-        use(platforms[i]);
-    if (!came)
-        exit(3);
-}
-
-static void no_memory(void) {
-    int status = 0;
-    name_files("OCL_ICD_VENDORS", "old two");
-    for (; !status; allocation++) {
-        fflush(NULL);
-        pid_t child = fork();
-        if (!child) {
-            start_without_memory();
-            exit(0);
-        }
-        CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    }
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3 && allocation > 5);
-}
-
 /* --- layers --- */
 
 static char written[PATH_MAX + 32]; /* the folder of what the layers write */
 
-static void use_layers(void) {
+static void use_layers(const char *drivers) {
     char path[sizeof written + 16];
-    name_files("OCL_ICD_VENDORS", "one two");
+    name_files("OCL_ICD_VENDORS", drivers);
     name_files("OPENCL_LAYERS", "trace record");
     snprintf(written, sizeof written, "%s/written.%d", folder, (int)getpid());
     CHECK(!mkdir(written, 0700));
@@ -179,10 +150,41 @@ static int take_files(void) {
 }
 
 static void layers(void) {
-    use_layers();
+    use_layers("one two");
     use_each();
     in_child(use_each);
     CHECK(take_files() >= 2);
+}
+
+/* Each allocation of the loader and of the layers fails once. They work without it, or are left
+ * out. */
+static int allocation;
+static void use_without_memory(void) {
+    memory_fails(allocation, false);
+    cl_uint count = 0;
+    cl_int code = clGetPlatformIDs(MOST, platforms, &count);
+    for (cl_uint i = 0; !code && i < count; i++)
+        use(platforms[i]);
+    if (!memory_has_failed()) {
+        CHECK(!code && count == 2);
+        exit(3);
+    }
+}
+
+static void no_memory(void) {
+    int status = 0;
+    use_layers("old two");
+    for (; !status; allocation++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (!child) {
+            use_without_memory();
+            exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    }
+    take_files();
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3 && allocation > 15);
 }
 
 /* --- threads --- */
@@ -204,7 +206,7 @@ static void thread_first(void) {
 }
 
 static void thread_layers(void) {
-    use_layers();
+    use_layers("one two");
     on_threads(first);
     take_files();
 }
@@ -213,7 +215,7 @@ static void thread_layers(void) {
 
 #define S(name) {#name, name},
 static const scenario scenarios[] = {S(no_driver) S(several_drivers) S(broken_drivers)
-                                         S(forked_children) S(no_memory) S(layers) S(thread_first)
+                                         S(forked_children) S(layers) S(no_memory) S(thread_first)
                                              S(thread_layers)};
 
 int main(int count, char **words) {
