@@ -24,6 +24,7 @@ from .context import CapturedGraph, capture
 from .graphed_calls import (
     CannotBeGraphedError,
     GraphedCall,
+    NumberKinds,
     find_whole,
     is_array,
     make_parameter,
@@ -51,6 +52,14 @@ _MOST_PLAIN: Final = 64
 _NEXT: Final = 1024
 #: Graphs of calls that differ only in the memory that they must not overwrite.
 _MOST_SPARE: Final = 16
+
+
+#: What kinds of numbers are called.
+_KINDS: Final = {
+    "float": "floats",
+    "whole": "whole numbers of NumPy",
+    "of NumPy": "other numbers of NumPy",
+}
 
 
 class GraphedWarning(UserWarning):
@@ -258,8 +267,8 @@ class Graphed(Generic[_P, _R]):
         functools.update_wrapper(self, function)
         self._function, self._lock = function, make_lock()
         self._captured: dict[Hashable, _CapturedCall] = {}
-        #: Why the Python floats of calls are constants, by what the arguments are.
-        self._constants: dict[Hashable, str] = {}
+        #: Which numbers of calls are constants, and why, by what the arguments are.
+        self._constants: dict[Hashable, tuple[NumberKinds, str]] = {}
         self._forks, self._unused = count_forks(), 0
         #: Calls in a row that were not replayed, and calls that nobody need look at.
         self._plain, self._ahead = 0, 0
@@ -284,7 +293,7 @@ class Graphed(Generic[_P, _R]):
             call = GraphedCall([*arguments, *named.values()], tuple(named))
             key = call.key
             if self._constants and key in self._constants:
-                key = call.make_constant_key()
+                key = call.make_constant_key(self._constants[key][0])
         except CannotBeGraphedError as reason:
             return self._call(("?", str(reason)), str(reason), arguments, named)
         if key in self.reasons:
@@ -352,18 +361,25 @@ class Graphed(Generic[_P, _R]):
         self, call: GraphedCall, key: tuple[Hashable, ...], count: int
     ) -> tuple[tuple[Hashable, ...], _CapturedCall]:
         """Return the captured call, and what distinguishes it from others."""
-        if key != call.key or not call.has_floats:
-            return key, self._capture_with(call, count, key == call.key)
+        known, _ = self._constants.get(call.key, (NumberKinds(), ""))
+        choices = [] if known else call.list_choices()
         try:
-            return key, self._capture_with(call, count, True)
+            return key, self._capture_with(call, count, known)
         except Exception as reason:
-            captured = self._capture_with(call, count, False)
-            self._constants[key] = _describe(reason)
-            return call.make_constant_key(), captured
+            for number, constants in enumerate(choices, 1):
+                try:
+                    captured = self._capture_with(call, count, constants)
+                except Exception:
+                    if number == len(choices):
+                        raise
+                    continue
+                self._constants[key] = constants, _describe(reason)
+                return call.make_constant_key(constants), captured
+            raise
 
-    def _capture_with(self, call: GraphedCall, count: int, floats: bool) -> _CapturedCall:
-        """Capture a call, with its Python floats as Parameters or as they are."""
-        passed = [make_parameter(value, place, floats) for place, value in enumerate(call.given)]
+    def _capture_with(self, call: GraphedCall, count: int, constants: NumberKinds) -> _CapturedCall:
+        """Capture a call, with numbers of some kinds as they are, and others as Parameters."""
+        passed = [make_parameter(one, place, constants) for place, one in enumerate(call.given)]
         last = count + len(call.names)
         function: Any = self._function  # the block looks at what it can reach
         block = _GraphedBlock(*call.queues.values(), name=function.__qualname__)
@@ -392,14 +408,18 @@ class Graphed(Generic[_P, _R]):
             "a float or a NumPy scalar"
         )
         if call.key in self._constants:
-            reason += f", and the function takes no Parameter for it: {self._constants[call.key]}"
+            reason += (
+                f", and the function takes no Parameter for it: {self._constants[call.key][1]}"
+            )
         return reason
 
     def explain(self) -> str:
         """Tell which calls are replayed, with which Parameters, and why others are not."""
         lines = [f"{self._function.__qualname__}: {len(self._captured)} graphs"]
         lines += [f"  {one.explain()}" for one in self._captured.values()]
-        lines += [f"  floats are constants: {reason}" for reason in self._constants.values()]
+        for constants, reason in self._constants.values():
+            names = ", ".join(_KINDS[one] for one in sorted(constants))
+            lines.append(f"  {names} are constants: {reason}")
         lines += [f"  not captured: {reason}" for reason in dict.fromkeys(self.reasons.values())]
         return "\n".join(lines)
 

@@ -16,6 +16,8 @@ from .parameter import GraphParameter
 
 #: Types whose values say all about them.
 _PLAIN: Final = (int, bool, str, bytes, type(None))
+#: Kinds of numbers: "float" of Python, "whole" ones of NumPy, and others "of NumPy".
+NumberKinds = frozenset[str]
 #: The module of PyOpenCL's own class of arrays.
 _ARRAYS: Final = "pyopencl.array"
 
@@ -74,7 +76,6 @@ class GraphedCall:
             first one runs the graph.
         owners: the objects whose attributes are arguments.
         identical: what is compared by its identity.
-        has_floats: whether some arguments are Python floats.
         memory: the handles of the memory of arrays and buffers.
         buffers: the same as PyOpenCL's objects.
 
@@ -88,7 +89,7 @@ class GraphedCall:
 
     def __init__(self, given: list[Any], names: tuple[str, ...]) -> None:
         self.given, self.names = given, names  # no more work than this: each call comes here
-        self.queues, self.owners, self.identical, self.has_floats = {}, [], [], False
+        self.queues, self.owners, self.identical = {}, [], []
         self._other_queues: dict[int, Any] = {}
         self.memory: list[int] = []
         self.buffers: list[Any] = []
@@ -131,12 +132,19 @@ class GraphedCall:
         self.owners.append(owner)
         return owner
 
-    def make_constant_key(self) -> tuple[Hashable, ...]:
-        """Return the key if Python floats are constants."""
+    def list_choices(self) -> list[NumberKinds]:
+        """Return which of its numbers may be constants, if a function takes no Parameters for
+        them. They are to be tried in this order."""
+        there = frozenset(filter(None, map(_find_number_kind, self.given)))
+        choices = [frozenset(("whole",)), frozenset(("float",)), there]
+        return [one for one in dict.fromkeys(choices) if one and one <= there]
+
+    def make_constant_key(self, constants: NumberKinds) -> tuple[Hashable, ...]:
+        """Return the key if numbers of some kinds are constants."""
         names, *kinds = self.key
         for place, value in enumerate(self.given):
-            if kinds[place] is float:
-                kinds[place] = _distinguish(value)
+            if _find_number_kind(value) in constants:
+                kinds[place] = _distinguish(value[()] if isinstance(value, np.ndarray) else value)
         return (names, *kinds)
 
     def list_names(self, parameters: Mapping[str, Any]) -> list[str]:
@@ -180,7 +188,6 @@ class GraphedCall:
         return value.dtype
 
     def _read_float(self, value: Any) -> Hashable:
-        self.has_floats = True
         return float
 
     def _read_plain(self, value: Any) -> Hashable:
@@ -287,20 +294,30 @@ def is_array(thing: Any) -> bool:
     return _find_reader(type(thing)) is GraphedCall._read_array
 
 
-def make_parameter(value: Any, place: int, floats: bool) -> Any:
+def _find_number_kind(value: Any) -> str:
+    """Return the kind of a number that may be a Parameter, "" for other arguments."""
+    read = _find_reader(type(value))
+    if read is GraphedCall._read_float:
+        return "float"
+    if read is GraphedCall._read_number or (
+        read is GraphedCall._read_numpy_array and value.shape == ()
+    ):
+        return "whole" if value.dtype.kind in "biu" else "of NumPy"
+    return ""
+
+
+def make_parameter(value: Any, place: int, constants: NumberKinds) -> Any:
     """Return what a function gets in its block for an argument: a Parameter, or the value itself.
 
     Args:
         place: its place among the arguments.
-        floats: whether Python floats become Parameters.
+        constants: the kinds of numbers that do not become Parameters.
     """
-    read, name = _find_reader(type(value)), f"p{place}"
-    if read is GraphedCall._read_float:
-        return GraphParameter.from_float(value, name) if floats else value
-    if (
-        _is_memory(type(value))
-        or read is GraphedCall._read_number
-        or (read is GraphedCall._read_numpy_array and value.shape == ())
-    ):
-        return GraphParameter(value, name=name)
-    return value
+    kind, name = _find_number_kind(value), f"p{place}"
+    if kind in constants or not (kind or _is_memory(type(value))):
+        return value
+    return (
+        GraphParameter.from_float(value, name)
+        if kind == "float"
+        else GraphParameter(value, name=name)
+    )
