@@ -50,10 +50,8 @@ from fairlead import *
 assert isinstance(Platform, type) and isinstance(Device, type)
 print(capture.__name__, platforms.__name__, sorted(fairlead.__all__)[:3])
 """
-    assert (
-        run_python(code, fresh=True).out
-        == "capture platforms ['CaptureError', 'CaptureWarning', 'CapturedGraph']\n"
-    )
+    found = run_python(code, fresh=True).out
+    assert found == "capture platforms ['CaptureError', 'CaptureWarning', 'CapturedGraph']\n"
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -101,10 +99,8 @@ print(sorted(new))
 fairlead.platforms, fairlead.FairleadError
 print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
 """
-    assert (
-        run_python(code, fresh=True).out
-        == "['fairlead', 'fairlead.noted_programs']\nFalse False False\n"
-    )
+    found = run_python(code, fresh=True).out
+    assert found == "['fairlead', 'fairlead.noted_programs']\nFalse False False\n"
 
 
 @pytest.mark.parametrize(
@@ -142,9 +138,8 @@ print(
     [device.platform.name for device in fairlead.devices()], isinstance(fairlead.devices(), tuple)
 )
 """
-    assert (
-        run_python(code, env=env).out == "['A 0', 'B 0', 'C 0'] True\n['A 0', 'B 0', 'B 0'] True\n"
-    )
+    found = run_python(code, env=env).out
+    assert found == "['A 0', 'B 0', 'C 0'] True\n['A 0', 'B 0', 'B 0'] True\n"
 
 
 @pytest.mark.parametrize("name", ["platforms", "devices"])

@@ -80,11 +80,9 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
     numbers: Numbers, have_no_times: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue's last command is one, so its times are those of the end of the replay."""
-    real_profile, real_marker, added = (
-        segment.find_device_profile,
-        segment.enqueue_marker,
-        list[int](),
-    )
+    real_profile = segment.find_device_profile
+    real_marker = segment.enqueue_marker
+    added = list[int]()
 
     def profile(device: int) -> Any:
         return replace(real_profile(device), waiting_markers_have_no_times=have_no_times)
@@ -151,10 +149,8 @@ def test_on_a_runtime_queue(numbers: Numbers, way: str) -> None:
     start, end = event.profiling("start"), event.profiling("end")
     parts: Any = event.profiled
     counted: list[Any] = [part for part in parts if part.handle]
-    first, last = (
-        min(counted, key=lambda part: part.profiling("start")),
-        max(counted, key=lambda part: part.profiling("end")),
-    )
+    first = min(counted, key=lambda part: part.profiling("start"))
+    last = max(counted, key=lambda part: part.profiling("end"))
     assert (
         start == first.profiling("start") < last.profiling("start") < last.profiling("end") == end
     )

@@ -116,11 +116,9 @@ def test_launches_differ_in_which_arguments_are_parameters(program: Program) -> 
 
 
 def test_an_update_does_not_reach_what_is_enqueued(program: Program) -> None:
-    y, by, gate = (
-        program.buffer(0),
-        fairlead.Parameter(np.int32(1), name="by"),
-        cl.UserEvent(program.context),
-    )
+    y = program.buffer(0)
+    by = fairlead.Parameter(np.int32(1), name="by")
+    gate = cl.UserEvent(program.context)
     with capture(program.queue) as graph:
         program.scale(y, 10, by)
     loop = graph.finalize()

@@ -281,10 +281,8 @@ def _chosen(seeds: Sequence[int]) -> Iterator[int]:
     if not SECONDS:
         yield from seeds
         return
-    first, end = (
-        int(os.environ.get("FAIRLEAD_FUZZ_SEED") or time.time()),
-        time.monotonic() + SECONDS,
-    )
+    first = int(os.environ.get("FAIRLEAD_FUZZ_SEED") or time.time())
+    end = time.monotonic() + SECONDS
     seed = first
     while time.monotonic() < end:
         yield seed

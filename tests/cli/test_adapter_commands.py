@@ -41,10 +41,8 @@ def test_without_an_output_it_is_in_the_current_folder(
     monkeypatch.chdir(tmp_path)
     assert run("build-adapter", TOY).stdout == f"{tmp_path / 'libur_adapter_toy.so.0'}\n"
     (tmp_path / "folder").mkdir()
-    assert (
-        run("build-adapter", "fairlead.plugins.opencl", "-o", "folder").stdout
-        == f"{tmp_path / 'folder/libur_adapter_opencl.so.0'}\n"
-    )
+    given = "build-adapter", "fairlead.plugins.opencl", "-o", "folder"
+    assert run(*given).stdout == f"{tmp_path / 'folder/libur_adapter_opencl.so.0'}\n"
 
 
 def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path) -> None:

@@ -133,10 +133,8 @@ def plugins(ur: Path | None = None, pi: Path | None = None) -> dict[str, str]:
 def test_devices_of_adapters_and_plugins_come_after_those_of_drivers(
     run_python: RunPython, fake_driver: FakeDriver, fake_plugin: FakePlugin, tmp_path: Path
 ) -> None:
-    adapter, plugin = (
-        fake_plugin(devices=2),
-        fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU"),
-    )
+    adapter = fake_plugin(devices=2)
+    plugin = fake_plugin(interface=2, device_type="PI_DEVICE_TYPE_CPU")
     done = listed(run_python, vendors(tmp_path, fake_driver()) | plugins(adapter, plugin))
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[2:] == [
@@ -206,11 +204,9 @@ def test_a_selector_that_cannot_be_understood(
 def test_an_adapter_that_fails_is_a_line_on_stderr(
     run_python: RunPython, fake_plugin: FakePlugin, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    good, bad, worse = (
-        fake_plugin(),
-        fake_plugin(at_load="abort()"),
-        fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST;"),
-    )
+    good = fake_plugin()
+    bad = fake_plugin(at_load="abort()")
+    worse = fake_plugin(at_devices="return UR_RESULT_ERROR_DEVICE_LOST;")
     env = vendors(tmp_path, fake_driver()) | {"UR_ADAPTERS_FORCE_LOAD": f"{bad},{worse},{good}"}
     done = listed(run_python, env)
     assert done.code == 0 and numbers(done.out) == ["0:0", "ur level_zero:0"]

@@ -152,10 +152,8 @@ def test_sizes_are_short() -> None:
 
 
 def test_differences() -> None:
-    one, other = (
-        {"x": np.array([1, 2, np.nan], np.float32)},
-        {"x": np.array([1, 2.0001, np.nan], np.float32)},
-    )
+    one = {"x": np.array([1, 2, np.nan], np.float32)}
+    other = {"x": np.array([1, 2.0001, np.nan], np.float32)}
     assert find_difference(one, one, 0) == "" == find_difference(one, other, 1e-3)
     assert find_difference(one, other, 0).startswith("x[1] is 2.0000998")
     assert "there only once" in find_difference(one, {}, 0)

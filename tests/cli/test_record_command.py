@@ -164,9 +164,8 @@ def test_a_recorded_program_replays_to_what_it_read(
     assert output.code == 0, output.err
     assert "commands of process" in output.err
     recorded = document(file).device
-    assert (
-        f"recorded on {recorded['device'].strip()} ({recorded['platform'].strip()})" in output.err
-    )
+    found = f"recorded on {recorded['device'].strip()} ({recorded['platform'].strip()})"
+    assert found in output.err
     assert recorded["type"] == "CPU"
     assert replayed(file, present_drivers) == {int(output.out)}
 

@@ -69,13 +69,8 @@ def check(output: Output, case: Case, in_order: bool = False) -> None:
 
 
 def test_dpctl(case: Case, dpctl: Path, drivers: dict[str, str]) -> None:
-    output = run(
-        [sys.executable, _PROGRAM],
-        dpctl,
-        drivers[case.driver],
-        adapter_path(case.adapter),
-        PYTHONPATH=dpctl,
-    )
+    given = [sys.executable, _PROGRAM], dpctl, drivers[case.driver], adapter_path(case.adapter)
+    output = run(*given, PYTHONPATH=dpctl)
     check(output, case)
     assert output.err == ""
 
@@ -96,14 +91,8 @@ def test_the_loader_has_nothing_to_complain_of(
     case: Case, dpctl: Path, drivers: dict[str, str]
 ) -> None:
     """Of the adapter, that is: dpctl itself keeps a reference to its context to the end."""
-    output = run(
-        [sys.executable, _PROGRAM],
-        dpctl,
-        drivers[case.driver],
-        adapter_path(case.adapter),
-        PYTHONPATH=dpctl,
-        **WATCHED,
-    )
+    given = [sys.executable, _PROGRAM], dpctl, drivers[case.driver], adapter_path(case.adapter)
+    output = run(*given, PYTHONPATH=dpctl, **WATCHED)
     check(output, case)
     assert complaints(output) == [LEAK]
 

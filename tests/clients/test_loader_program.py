@@ -29,14 +29,8 @@ def test_it_prints_what_it_says(
     case: Case, intercept: str, now: Path, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
     adapter = adapter_path(case.adapter)
-    output = run(
-        compile_client.c(SOURCE),
-        now,
-        drivers[case.driver],
-        adapter,
-        UR_ENABLE_LOADER_INTERCEPT=intercept,
-        **WATCHED,
-    )
+    given = compile_client.c(SOURCE), now, drivers[case.driver], adapter
+    output = run(*given, UR_ENABLE_LOADER_INTERCEPT=intercept, **WATCHED)
     found, queue, commands, done = printed(SOURCE).splitlines()
     lines, code = {
         Case("intel", "pocl_wheel"): ([found, queue, done], 0),  # has no cl_khr_command_buffer

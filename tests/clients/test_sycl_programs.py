@@ -153,13 +153,8 @@ def _complaints_of(
     drivers: dict[str, str],
 ) -> list[str]:
     """What the layers report of programs in one process, which print what they say."""
-    output = run(
-        compile_client.sycl(*programs),
-        now,
-        drivers[case.driver],
-        adapter_path(case.adapter),
-        **WATCHED,
-    )
+    given = compile_client.sycl(*programs), now, drivers[case.driver], adapter_path(case.adapter)
+    output = run(*given, **WATCHED)
     said = outputs(output, programs)
     for program, one in said.items():
         refused = refusal(case, program, drivers)
@@ -204,13 +199,8 @@ def test_the_loader_does_complain(
     case: Case, now: Path, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
     source, program = HERE / "sycl/leaking.cpp", "leaking"
-    output = run(
-        compile_client.sycl(program),
-        now,
-        drivers[case.driver],
-        adapter_path(case.adapter),
-        **WATCHED,
-    )
+    given = compile_client.sycl(program), now, drivers[case.driver], adapter_path(case.adapter)
+    output = run(*given, **WATCHED)
     assert (output.out, output.code) == (printed(source), 0)
     assert LEAK in complaints(output)
 
@@ -222,13 +212,8 @@ def test_command_buffers_of_both_kinds(
 ) -> None:
     """Our engines and the driver's cl_khr_command_buffer give the same results."""
     programs = [name for name in PROGRAMS if not name.startswith(("queue_", "usm_", "sub_buffer"))]
-    output = run(
-        compile_client.sycl(*programs),
-        now,
-        drivers[driver],
-        adapter_path("fairlead"),
-        FAIRLEAD_COMMAND_BUFFER=way,
-    )
+    given = compile_client.sycl(*programs), now, drivers[driver], adapter_path("fairlead")
+    output = run(*given, FAIRLEAD_COMMAND_BUFFER=way)
     refused = dict.fromkeys(programs) | ({"native_graph": _NO_NATIVE} if way == "replay" else {})
     assert told(output, programs) == expected(refused)
     assert output.code == 0
@@ -242,13 +227,8 @@ def test_through_the_loader_s_own_tables(
     UR_ENABLE_LOADER_INTERCEPT makes it do so with one.
     """
     programs = ("explicit_graph", "queue_buffers", "kernels")
-    output = run(
-        compile_client.sycl(*programs),
-        now,
-        drivers[case.driver],
-        adapter_path(case.adapter),
-        UR_ENABLE_LOADER_INTERCEPT="1",
-    )
+    given = compile_client.sycl(*programs), now, drivers[case.driver], adapter_path(case.adapter)
+    output = run(*given, UR_ENABLE_LOADER_INTERCEPT="1")
     refused = {program: refusal(case, program, drivers) for program in programs}
     assert told(output, programs) == expected(refused)
     assert output.code == 0
@@ -265,12 +245,7 @@ def test_the_adapter_on_level_zero_gives_the_same(
 ) -> None:
     """Their kernels are OpenCL C, which modules of fairlead's own driver take."""
     programs = [program for program in PROGRAMS if program not in _NOT_ON_LEVEL_ZERO]
-    output = run(
-        compile_client.sycl(*programs),
-        now,
-        drivers[driver],
-        level_zero_adapter(),
-        LEVEL_ZERO_LOADER=libze_loader.find_library(),
-    )
+    given = compile_client.sycl(*programs), now, drivers[driver], level_zero_adapter()
+    output = run(*given, LEVEL_ZERO_LOADER=libze_loader.find_library())
     assert told(output, programs) == expected(dict.fromkeys(programs))
     assert output.code == 0

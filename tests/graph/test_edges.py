@@ -230,10 +230,8 @@ def test_finalize_waits_until_the_contents_of_buffers_are_there(
 def test_a_buffer_begins_with_its_array_whatever_uses_it_first(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:
-    buffer, result = (
-        Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False),
-        Buffer(N, numpy.int32),
-    )
+    buffer = Buffer(numpy.arange(N, dtype=numpy.int32), write_back=False)
+    result = Buffer(N, numpy.int32)
     graph.add(
         lambda h: h.parallel_for(
             N, program.copy, h.access(buffer, "read"), h.access(result, "discard")

@@ -83,10 +83,8 @@ def test_an_edge_closes_a_cycle_if_its_source_can_be_reached_from_its_destinatio
     for source in range(count):
         for destination in range(count):
             expected = source in reachable(successors, destination)
-            assert (
-                leads_to(destination, source, successors.__getitem__, predecessors.__getitem__)
-                == expected
-            )
+            arguments = destination, source, successors.__getitem__, predecessors.__getitem__
+            assert leads_to(*arguments) == expected
 
 
 class Counted(list[list[int]]):

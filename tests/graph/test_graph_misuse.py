@@ -261,10 +261,8 @@ def test_parameters_and_groups_can_be_looked_at(
     graph.add(lambda h: h.parallel_for(N, program.add, where, amount))
     assert repr(amount) == "<DynamicParameter of 4 bytes, used 1 times>"
     assert repr(where) == "<DynamicParameter of a pointer, used 1 times>"
-    assert (
-        repr(DynamicLocalMemory(graph, 4, "int32"))
-        == "<DynamicLocalMemory of 16 bytes, used 0 times>"
-    )
+    given = graph, 4, "int32"
+    assert repr(DynamicLocalMemory(*given)) == "<DynamicLocalMemory of 16 bytes, used 0 times>"
     turns = DynamicCommandGroup(
         graph, [lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1))]
     )

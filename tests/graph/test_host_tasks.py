@@ -148,10 +148,8 @@ def test_buffers_are_arrays_in_host_tasks(
 def test_a_host_task_writes_a_part_of_a_buffer_and_reads_another(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:
-    source, target = (
-        Buffer(numpy.full(N, 5, numpy.int32), write_back=False),
-        Buffer(numpy.zeros(N, numpy.int32), write_back=False),
-    )
+    source = Buffer(numpy.full(N, 5, numpy.int32), write_back=False)
+    target = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
 
     def group(handler: Handler) -> None:
         read, write = handler.access(source, "read"), handler.access(target, "write", 4, 8)

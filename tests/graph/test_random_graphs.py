@@ -85,10 +85,8 @@ class Bench:
         ]
         self.visit = Program(self.context, SOURCE).kernel("visit")
         where = self.context, members[0]
-        self.counts, self.before = (
-            malloc_shared(MOST, numpy.int32, where),
-            malloc_shared(MOST * MOST, numpy.int32, where),
-        )
+        given = MOST * MOST, numpy.int32, where
+        self.counts, self.before = (malloc_shared(MOST, numpy.int32, where), malloc_shared(*given))
         self.mistakes = malloc_shared(1, numpy.int32, where)
 
     def try_out(self, shape: Shape, policy: str) -> None:

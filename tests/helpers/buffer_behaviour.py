@@ -97,10 +97,8 @@ class Program:
             given = given[0], less, ctypes.addressof(room), None
             yield f"{name}, too little room", named(call(memory, "clGetMemObjectInfo", *given))
             given = given[0], 0, None, ctypes.addressof(size)
-            yield (
-                f"{name}, its size",
-                (named(call(memory, "clGetMemObjectInfo", *given)), size.value),
-            )
+            arguments = memory, "clGetMemObjectInfo", *given
+            yield (f"{name}, its size", (named(call(*arguments)), size.value))
         yield "an unknown query", named(call(memory, "clGetMemObjectInfo", 0x9999, 0, None, None))
 
     def enqueued(self, name: str, *given: Any) -> str:
@@ -279,10 +277,8 @@ def _lives(program: Program) -> Iterator[tuple[str, Any]]:
         memory, _ = program.make(0, size)
         for number, one in enumerate(gone):
             given = ctypes.cast(one, ctypes.c_void_p).value, number + 1
-            yield (
-                f"callback of {size}",
-                named(call(memory, "clSetMemObjectDestructorCallback", *given)),
-            )
+            arguments = memory, "clSetMemObjectDestructorCallback", *given
+            yield (f"callback of {size}", named(call(*arguments)))
         yield "no callback", named(call(memory, "clSetMemObjectDestructorCallback", None, None))
         part, _ = program.part(memory, 0, 64)
         call(memory, "clRetainMemObject")
@@ -315,10 +311,8 @@ def _images(program: Program) -> Iterator[tuple[str, Any]]:
             into = (ctypes.c_uint32 * 64)()
             first, region = (ctypes.c_size_t * 3)(), (ctypes.c_size_t * 3)(64, 1, 1)
             place = ctypes.addressof(first), ctypes.addressof(region), 0, 0, ctypes.addressof(into)
-            yield (
-                f"an image of {size}: read",
-                program.enqueued("clEnqueueReadImage", image, 1, *place),
-            )
+            arguments = "clEnqueueReadImage", image, 1, *place
+            yield (f"an image of {size}: read", program.enqueued(*arguments))
             yield f"an image of {size}: pixels", list(into)
             program.release(image)
         del program.names[memory]

@@ -110,12 +110,8 @@ class Bench:
         desc = UR.get_struct("ur_exp_command_buffer_desc_t")(
             0x1000, None, updatable, in_order, profiling
         )
-        return (
-            self.ur.make(
-                "urCommandBufferCreateExp", self.context, self.device, ctypes.byref(desc)
-            ).value
-            or 0
-        )
+        given = "urCommandBufferCreateExp", self.context, self.device, ctypes.byref(desc)
+        return self.ur.make(*given).value or 0
 
     def launch(
         self,
@@ -159,11 +155,9 @@ class Bench:
 
     def try_launch(self, buffer: int, given: list[Any], *others: int) -> str:
         """The code of a launch of `bump`."""
-        rows, kernel, alternatives = (
-            arguments(*given),
-            self.kernels["bump"],
-            array(*others) if others else None,
-        )
+        rows = arguments(*given)
+        kernel = self.kernels["bump"]
+        alternatives = array(*others) if others else None
         head = (buffer, kernel, 1, None, sizes(1), None, len(rows), rows, len(others), alternatives)
         return self.ur(
             "urCommandBufferAppendKernelLaunchWithArgsExp",
@@ -204,12 +198,8 @@ def update(command: int, **fields: Any) -> Any:
 
     `values`, `memory` and `pointers` are dictionaries by index; the rest are fields of the struct.
     """
-    made = Update(
-        UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"],
-        None,
-        command,
-        newWorkDim=1,
-    )
+    arguments = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"], None, command
+    made = Update(*arguments, newWorkDim=1)
     made.keep = []
 
     def rows(struct: Any, entries: list[Any]) -> int:

@@ -135,12 +135,8 @@ class Scene:
         """All numbers, after everything that is in the queue."""
         values = np.empty_like(self.buffer_values)
         cl.enqueue_copy(self.queue, values, self.buffer)
-        return [
-            read(self.queue, self.one, self.kind),
-            read(self.queue, self.two, self.kind),
-            values,
-            self.host.copy(),
-        ]
+        given = self.queue, self.one, self.kind
+        return [read(*given), read(self.queue, self.two, self.kind), values, self.host.copy()]
 
     def copy_image(self) -> Any:
         return _cl._enqueue_copy_image(

@@ -197,12 +197,8 @@ class Numbers:
 
     def __init__(self, ur: Calls, context: int, count: int) -> None:
         self.ur, self.count = ur, count
-        self.handle = (
-            ur.make(
-                "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None
-            ).value
-            or 0
-        )
+        given = "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None
+        self.handle = ur.make(*given).value or 0
 
     @property
     def argument(self) -> tuple[int, int]:

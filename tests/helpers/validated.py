@@ -71,11 +71,9 @@ class Adapter:
 
     def _write(self, function: Function, values: dict[str, Any]) -> None:
         if function.name in self.lists:
-            array, count, total = (
-                list(values.values())[-2],
-                values["NumEntries"],
-                list(values.values())[-1],
-            )
+            array = list(values.values())[-2]
+            count = values["NumEntries"]
+            total = list(values.values())[-1]
             self._fill(array, self.lists[function.name][:count] if array else [])
             self._fill(total, [len(self.lists[function.name])], ctypes.c_uint32)
         elif "pPropValue" in values and "pPropSizeRet" in values:

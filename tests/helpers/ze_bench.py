@@ -146,10 +146,8 @@ class ZeBench:
     @cached_property
     def shares(self) -> bool:
         """Whether the device has memory that the host uses, too."""
-        struct, routine = (
-            "ze_device_memory_access_properties_t",
-            "zeDeviceGetMemoryAccessProperties",
-        )
+        struct = "ze_device_memory_access_properties_t"
+        routine = "zeDeviceGetMemoryAccessProperties"
         row = self.ze.properties(routine, struct, self.device)
         return bool(row.sharedSingleDeviceAllocCapabilities & 1)
 

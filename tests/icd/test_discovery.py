@@ -233,10 +233,8 @@ def test_vendor_path_replaces_the_system_directory_only(machine: Machine) -> Non
     assert machine.names(**environ) == ["path", "prefix", "wheel", "shipped"]
     result = machine.find(**environ)
     assert result.candidates[0].found_via == "OPENCL_VENDOR_PATH"
-    assert (
-        Place(SYSTEM, SYSTEM, "not searched: OPENCL_VENDOR_PATH is set and replaces it")
-        in result.places
-    )
+    given = SYSTEM, SYSTEM, "not searched: OPENCL_VENDOR_PATH is set and replaces it"
+    assert Place(*given) in result.places
 
 
 def test_vendor_path_that_does_not_exist_says_so(machine: Machine) -> None:

@@ -173,17 +173,13 @@ def test_that_manifest_with_repairs_switched_off(
 
 def test_a_path_that_exists_is_left_alone(environment: Candidate, fake_driver: FakeDriver) -> None:
     path = fake_driver(platforms=2)
-    assert driver_profiles.locate(Candidate(str(path), "test", environment.manifest)) == (
-        str(path),
-        (),
-    )
+    given = str(path), "test", environment.manifest
+    assert driver_profiles.locate(Candidate(*given)) == (str(path), ())
 
 
 def test_a_bare_soname_is_left_alone(environment: Candidate) -> None:
-    assert driver_profiles.locate(Candidate("libvendor.so", "test", environment.manifest)) == (
-        "libvendor.so",
-        (),
-    )
+    given = "libvendor.so", "test", environment.manifest
+    assert driver_profiles.locate(Candidate(*given)) == ("libvendor.so", ())
 
 
 def test_a_prefix_without_python_is_left_alone(environment: Candidate, tmp_path: Path) -> None:

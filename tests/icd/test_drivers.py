@@ -86,10 +86,8 @@ def test_intels_driver_without_its_gpu(
 
 
 def test_an_absurd_number_of_platforms_is_not_allocated(fake_driver: FakeDriver) -> None:
-    assert (
-        refusal(fake_driver(count=0xFFFFFFFF)).message
-        == "it says that it has 4294967295 platforms, which cannot be"
-    )
+    found = refusal(fake_driver(count=0xFFFFFFFF)).message
+    assert found == "it says that it has 4294967295 platforms, which cannot be"
 
 
 def test_a_driver_that_fails_to_count(fake_driver: FakeDriver) -> None:
@@ -536,14 +534,10 @@ def test_stubs_stand_where_a_real_driver_has_nothing(real: Driver) -> None:
     (platform,) = real.platforms
     code = ctypes.c_int32()
     table = platform.table
-    assert (
-        table.clGetDeviceIDsFromD3D11KHR(platform.handle, 0, None, 0, 0, None, None)
-        == CL_INVALID_OPERATION
-    )
-    assert (
-        table.clCreateFromD3D10BufferKHR(None, 0, None, ctypes.byref(code)) is None
-        and code.value == CL_INVALID_OPERATION
-    )
+    given = platform.handle, 0, None, 0, 0, None, None
+    assert table.clGetDeviceIDsFromD3D11KHR(*given) == CL_INVALID_OPERATION
+    given = None, 0, None, ctypes.byref(code)
+    assert table.clCreateFromD3D10BufferKHR(*given) is None and code.value == CL_INVALID_OPERATION
     assert (
         table.clCreateEventFromEGLSyncKHR(None, None, None, ctypes.byref(code)) is None
         and code.value == CL_INVALID_OPERATION

@@ -91,10 +91,8 @@ def test_noise_on_stdout_and_stderr_does_not_disturb_the_report(fake_driver: Fak
 
 
 def test_a_driver_that_fails_in_good_order(fake_driver: FakeDriver, tmp_path: Path) -> None:
-    assert (
-        probe(candidate(fake_driver(exports=0))).reason
-        == "it has no clIcdGetPlatformIDsKHR, so it is not an OpenCL driver"
-    )
+    found = probe(candidate(fake_driver(exports=0))).reason
+    assert found == "it has no clIcdGetPlatformIDsKHR, so it is not an OpenCL driver"
     report = probe(candidate(tmp_path / "nothing.so"))
     assert not report.ok and report.reason == "the file does not exist" and report.remedy
 

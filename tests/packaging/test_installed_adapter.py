@@ -69,10 +69,8 @@ def test_a_c_program_gets_the_environment_of_the_adapter(host: Host, installed: 
 
 def test_a_link_to_the_adapter_does_as_well(host: Host, installed: Path, tmp_path: Path) -> None:
     (tmp_path / "libur_adapter_opencl.so.0").symlink_to(adapter_in(installed))
-    assert (
-        f"environment {installed}"
-        in host("open", tmp_path / "libur_adapter_opencl.so.0", *USES).out
-    )
+    given = "open", tmp_path / "libur_adapter_opencl.so.0", *USES
+    assert f"environment {installed}" in host(*given).out
 
 
 def test_another_environment_is_named_by_a_variable(
@@ -80,12 +78,8 @@ def test_another_environment_is_named_by_a_variable(
 ) -> None:
     """It has no fairlead, and gets that of the adapter."""
     environment(tmp_path / "other")
-    done = host(
-        "open",
-        adapter_in(installed),
-        *USES,
-        env={"FAIRLEAD_PYTHON": str(tmp_path / "other/bin/python3")},
-    )
+    given = "open", adapter_in(installed), *USES
+    done = host(*given, env={"FAIRLEAD_PYTHON": str(tmp_path / "other/bin/python3")})
     assert (
         done.out.splitlines() == [WORKS[0], f"environment {tmp_path / 'other'}", *WORKS[1:]]
         and done.err == ""

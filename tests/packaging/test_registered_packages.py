@@ -194,9 +194,8 @@ def test_ours_have_options_as_others_have(environment: dict[str, str]) -> None:
     refused = run(environment, "adapter", "--cuda", "--toy")
     assert refused.code == 2 and "give one of the options" in refused.err
     shown = " ".join(run(environment, "adapter", "--help").out.split())
-    assert (
-        "--toy Print the path of the adapter toy_adapter, of the package toy_adapter 1.0" in shown
-    )
+    found = "--toy Print the path of the adapter toy_adapter, of the package toy_adapter 1.0"
+    assert found in shown
     assert "--hip Print the path of the adapter fairlead.plugins.hip" in shown
     wrong = run(environment, "adapter", "--unclear")
     assert wrong.code == 1 and "register NAME=MODULE:adapter" in wrong.err

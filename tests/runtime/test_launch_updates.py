@@ -131,7 +131,5 @@ def test_sizes_of_three_dimensions() -> None:
     sizes = ((8, 4, 2), (4, 2, 1), (1, 2, 3))
     found, _block = _described(_launch(), _launch(sizes=sizes))
     names = ("pNewGlobalWorkSize", "pNewLocalWorkSize", "pNewGlobalWorkOffset")
-    assert (
-        tuple(tuple((ctypes.c_size_t * 3).from_address(getattr(found, name))) for name in names)
-        == sizes
-    )
+    got = tuple(tuple((ctypes.c_size_t * 3).from_address(getattr(found, name))) for name in names)
+    assert got == sizes

@@ -255,9 +255,8 @@ def test_what_an_adapter_says_of_its_last_error_is_told(queue: Queue, program: P
     """In the place of the code's own sentence, which it contains."""
     with pytest.raises(SYCLError) as caught:
         queue.adapter.obtain("urKernelCreate", program.handle, b"nothing", detail="(a detail)")
-    assert (
-        caught.value.message == "clCreateKernel: The program has no kernel of this name. (a detail)"
-    )
+    found = caught.value.message
+    assert found == "clCreateKernel: The program has no kernel of this name. (a detail)"
 
 
 def test_what_a_command_group_function_raises_is_its_own(queue: Queue) -> None:

@@ -184,10 +184,8 @@ def test_a_node_that_is_closed_names_its_group_and_the_command(
 
 def test_a_group_joined_after_login(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, "video", (pwd.getpwuid(os.geteuid()).pw_name,))
-    assert (
-        nodes.find_device_nodes(dev)[0].remedy
-        == "you joined the group video after this session began: log in again"
-    )
+    found = nodes.find_device_nodes(dev)[0].remedy
+    assert found == "you joined the group video after this session began: log in again"
 
 
 def test_a_group_without_a_name_as_in_a_container(

@@ -107,10 +107,8 @@ class CommandBufferRules(ObjectRules):
         if others := [command.sync_point for command in buffer.commands if command.sync_point]:
             points += [self.pick(others)] if self.chance(30) else []
         launch, point, handle = operation.launch, ctypes.c_uint32(), ctypes.c_void_p()
-        wants_point, wants_handle = (
-            self.chance(85),
-            buffer.updatable and launch is not None and self.chance(80),
-        )
+        wants_point = self.chance(85)
+        wants_handle = buffer.updatable and launch is not None and self.chance(80)
         if launch is not None and wants_handle and self.chance(40):
             launch.alternatives = self._alternatives(launch)
             operation.given["numKernelAlternatives"] = len(launch.alternatives)
@@ -436,10 +434,8 @@ class CommandBufferRules(ObjectRules):
         self._misuse_update(buffer)
 
     def _misuse_append(self, buffer: CommandBuffer, operation: Operation) -> None:
-        command, point = (
-            ctypes.c_void_p(),
-            (ctypes.c_uint32 * 1)(self.pick((0, len(buffer.commands) + 1, 0xFFFFFFFF))),
-        )
+        command = ctypes.c_void_p()
+        point = (ctypes.c_uint32 * 1)(self.pick((0, len(buffer.commands) + 1, 0xFFFFFFFF)))
         given = {**operation.given, "hCommandBuffer": buffer.handle}
         code = ""
         if not buffer.updatable:

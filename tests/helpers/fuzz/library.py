@@ -122,10 +122,8 @@ class Library:
 
     def _last_error(self) -> str:
         adapter, text, code = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_int32()
-        get, tell = (
-            self._function(UR.functions["urAdapterGet"]),
-            self._function(UR.functions["urAdapterGetLastError"]),
-        )
+        get = self._function(UR.functions["urAdapterGet"])
+        tell = self._function(UR.functions["urAdapterGetLastError"])
         if get(1, ctypes.byref(adapter), None) or tell(
             adapter, ctypes.byref(text), ctypes.byref(code)
         ):

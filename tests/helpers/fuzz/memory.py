@@ -150,10 +150,8 @@ class MemoryRules(Operations):
         self.settle(buffer.storage)
         self.unblock()
         part, writes = self.part(buffer), self.chance(50)
-        place, flags = (
-            ctypes.c_void_p(),
-            UR["UR_MAP_FLAG_READ"] | (UR["UR_MAP_FLAG_WRITE"] if writes else 0),
-        )
+        place = ctypes.c_void_p()
+        flags = UR["UR_MAP_FLAG_READ"] | (UR["UR_MAP_FLAG_WRITE"] if writes else 0)
         given = {
             "blockingMap": True,
             "mapFlags": flags,

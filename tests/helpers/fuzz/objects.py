@@ -207,11 +207,9 @@ class ObjectRules(MemoryRules):
     def call_back(self, data: Any) -> None:
         """A callback on an event, or a task of the host's in a queue."""
         self.data = data
-        events, queues, called = (
-            [event for event in self.of(Event) if event.signals],
-            self.of(Queue),
-            threading.Event(),
-        )
+        events = [event for event in self.of(Event) if event.signals]
+        queues = self.of(Queue)
+        called = threading.Event()
         if events and self.chance(60):
             function: Any = _Notify(lambda event, status, data: called.set())
             status = UR["UR_EXECUTION_INFO_COMPLETE"]
@@ -287,10 +285,8 @@ class ObjectRules(MemoryRules):
         queues = [queue for queue in self.of(Queue) if queue.context is kernel.context]
         if not queues or not self._is_set(kernel):
             return
-        queue, arguments = (
-            self.pick(queues),
-            [kernel.arguments[index] for index in range(len(kernel.arguments))],
-        )
+        queue = self.pick(queues)
+        arguments = [kernel.arguments[index] for index in range(len(kernel.arguments))]
         if kernel.name in ("store", "add"):
             value = ctypes.c_uint32(self.number(0, 99))
             arguments[1] = value.value

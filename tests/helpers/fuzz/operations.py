@@ -213,15 +213,13 @@ class Operations(Ending):
         if shape is None or source.storage is to.storage:
             return None
         places, region, (row, piece) = shape
-        zero, pitches = (
-            _Offset(0, 0, 0),
-            {
-                "srcRowPitch": row,
-                "srcSlicePitch": piece,
-                "dstRowPitch": row,
-                "dstSlicePitch": piece,
-            },
-        )
+        zero = _Offset(0, 0, 0)
+        pitches = {
+            "srcRowPitch": row,
+            "srcSlicePitch": piece,
+            "dstRowPitch": row,
+            "dstSlicePitch": piece,
+        }
         given = {
             **dict.fromkeys(("hBufferSrc", "hSrcMem"), source.handle),
             **dict.fromkeys(("hBufferDst", "hDstMem"), to.handle),
@@ -277,10 +275,8 @@ class Operations(Ending):
     def _usm_fill(self, usm: Sequence[Usm]) -> Operation:
         one = self.pick(usm)
         pattern = self.pick([size for size in (1, 3, 4, 16, 128, 200) if size <= one.size])
-        to, data = (
-            self.part(one, 1, pattern * self.number(1, one.size // pattern)),
-            self._pattern(pattern),
-        )
+        arguments = one, 1, pattern * self.number(1, one.size // pattern)
+        to, data = self.part(*arguments), self._pattern(pattern)
         given = {
             "pMem": to.address,
             "pMemory": to.address,

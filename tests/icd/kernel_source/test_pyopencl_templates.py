@@ -104,10 +104,8 @@ def test_reductions_and_scans_are_read(context: cl.Context, sources: list[str]) 
     reduction, scan = uses["reduce_kernel_stage1"], uses["scan_lev1"]
     assert {"barrier", "local memory"} <= reduction.uses & scan.uses
     assert not reduction.all_own and not reduction.loop
-    read, written = (
-        (one for one in reduction.arguments.values() if one.reads),
-        [one for one in reduction.arguments.values() if one.writes],
-    )
+    read = (one for one in reduction.arguments.values() if one.reads)
+    written = [one for one in reduction.arguments.values() if one.writes]
     assert all(one.reason for one in read) and len(written) == 1
 
 

@@ -336,10 +336,8 @@ def test_well_known_libraries_have_a_remedy(soname: str, words: str) -> None:
 
 
 def test_a_remedy_is_given_once() -> None:
-    assert (
-        find_remedy(("libimf.so", "libsvml.so", "libtbb.so.12"))
-        == "pip install intel-cmplr-lib-rt; pip install tbb"
-    )
+    found = find_remedy(("libimf.so", "libsvml.so", "libtbb.so.12"))
+    assert found == "pip install intel-cmplr-lib-rt; pip install tbb"
 
 
 def test_what_the_linker_says_is_kept_when_nothing_else_is_known(library: Path) -> None:

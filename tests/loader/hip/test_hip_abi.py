@@ -58,13 +58,8 @@ class Header:
 
     def compile(self, lines: list[str], tmp_path: Path) -> None:
         """Compile assertions after it."""
-        compile_lines(
-            lines,
-            tmp_path,
-            "hip/hip_runtime_api.h",
-            "-D__HIP_PLATFORM_AMD__",
-            header_folder=self.folder,
-        )
+        given = lines, tmp_path, "hip/hip_runtime_api.h", "-D__HIP_PLATFORM_AMD__"
+        compile_lines(*given, header_folder=self.folder)
 
     def has(self, name: str) -> bool:
         """Whether it has a name. If not, the name is one of `_NEW`."""

@@ -55,9 +55,8 @@ def test_queue_properties_become_a_struct_and_its_chain(
         (kind, 0, None),
         (kind, 1, None),
     ]
-    assert (
-        pi.piQueueCreate(1, 2, 1 << 20, ctypes.byref(queue)) == PI.codes["PI_ERROR_INVALID_VALUE"]
-    )
+    found = pi.piQueueCreate(1, 2, 1 << 20, ctypes.byref(queue))
+    assert found == PI.codes["PI_ERROR_INVALID_VALUE"]
 
 
 def test_usm_properties_become_descriptions(adapter: Adapter, pi: DispatchTable) -> None:
@@ -86,26 +85,18 @@ def test_usm_properties_become_descriptions(adapter: Adapter, pi: DispatchTable)
         (16, [(host, 1), (device, 4), (UR["UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC"], 3)], 64)
     ]
     unknown = (ctypes.c_uint64 * 3)(0x9999, 1, 0)
-    assert (
-        pi.piextUSMSharedAlloc(ctypes.byref(pointer), 1, 2, unknown, 64, 16)
-        == PI.codes["PI_ERROR_INVALID_PROPERTY"]
-    )
+    given = ctypes.byref(pointer), 1, 2, unknown, 64, 16
+    assert pi.piextUSMSharedAlloc(*given) == PI.codes["PI_ERROR_INVALID_PROPERTY"]
 
 
 def test_rectangles_are_passed_by_value(adapter: Adapter, pi: DispatchTable) -> None:
     adapter.on("urEnqueueMemBufferReadRect", lambda *arguments: 0)
-    corner, origin, region = (
-        (ctypes.c_size_t * 3)(1, 2, 3),
-        (ctypes.c_size_t * 3)(),
-        (ctypes.c_size_t * 3)(4, 5, 6),
-    )
+    corner = (ctypes.c_size_t * 3)(1, 2, 3)
+    origin = (ctypes.c_size_t * 3)()
+    region = (ctypes.c_size_t * 3)(4, 5, 6)
     out = word()
-    assert (
-        pi.piEnqueueMemBufferReadRect(
-            1, 2, True, corner, origin, region, 8, 9, 10, 11, ctypes.byref(out), 0, None, None
-        )
-        == 0
-    )
+    given = 1, 2, True, corner, origin, region, 8, 9, 10, 11, ctypes.byref(out), 0, None, None
+    assert pi.piEnqueueMemBufferReadRect(*given) == 0
     came = adapter.calls["urEnqueueMemBufferReadRect"][0]
     assert (came[3].x, came[3].y, came[3].z) == (1, 2, 3)
     assert (came[5].width, came[5].height, came[5].depth) == (4, 5, 6)
@@ -153,12 +144,8 @@ def test_partition_list_becomes_pairs(adapter: Adapter, pi: DispatchTable) -> No
 
     adapter.on("urDevicePartition", partition)
     for words in ([0x1086, 4, 0], [0x1087, 3, 5, 0, 0], [0x1088, 0x20, 0], [0x1089, 0]):
-        assert (
-            pi.piDevicePartition(
-                1, (ctypes.c_uint64 * len(words))(*words), 0, None, ctypes.byref(word())
-            )
-            == 0
-        )
+        given = 1, (ctypes.c_uint64 * len(words))(*words), 0, None, ctypes.byref(word())
+        assert pi.piDevicePartition(*given) == 0
     assert seen == [[(0x1086, 4)], [(0x1087, 3), (0x1087, 5)], [(0x1088, 0x20)], [(0x1089, 0)]]
 
 
@@ -237,10 +224,8 @@ def test_sampler_list_becomes_a_description(adapter: Adapter, pi: DispatchTable)
     mip = (ctypes.c_uint64 * 3)(
         PI["PI_SAMPLER_PROPERTIES_MIP_FILTER_MODE"], PI["PI_SAMPLER_FILTER_MODE_LINEAR"]
     )
-    assert (
-        pi.piSamplerCreate(1, mip, ctypes.byref(sampler))
-        == PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
-    )
+    given = 1, mip, ctypes.byref(sampler)
+    assert pi.piSamplerCreate(*given) == PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
 
 
 def test_bindless_images_get_a_description_of_both_sides(
@@ -270,21 +255,15 @@ def test_bindless_images_get_a_description_of_both_sides(
         (ctypes.c_size_t * 3)(*sizes) for sizes in ((), (0, 2), (4, 4, 1), (32, 32))
     )
     flags = PI["PI_IMAGE_COPY_HOST_TO_DEVICE"]
-    assert (
-        pi.piextMemImageCopy(1, 0x20, 0x10, *both, flags, zero, offset, extent, host, 0, None, None)
-        == 0
-    )
+    given = 1, 0x20, 0x10, *both, flags, zero, offset, extent, host, 0, None, None
+    assert pi.piextMemImageCopy(*given) == 0
     kind = UR["UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE"]
     assert seen == [
         (0x10, 0x20, [32, 16], 4, 2, (UR["UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE"], kind))
     ]
     mem, handle = word(9), word()
-    assert (
-        pi.piextMemSampledImageCreate(
-            1, 2, 0x20, *both, 0x66, ctypes.byref(mem), ctypes.byref(handle)
-        )
-        == 0
-    )
+    given = 1, 2, 0x20, *both, 0x66, ctypes.byref(mem), ctypes.byref(handle)
+    assert pi.piextMemSampledImageCreate(*given) == 0
     assert (mem.value, handle.value) == (0, 0x88)
 
 

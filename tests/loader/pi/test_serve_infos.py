@@ -100,10 +100,8 @@ def test_number_may_be_cut_to_the_width_of_the_caller_but_to_no_less_than_urs(
     assert pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_ATOMIC_64"], 1, answer, None) == 0
     assert answer.raw == b"\1\7"
     adapter.on("urDeviceGetInfo", tell(b"\3\0\0\0"))
-    assert (
-        pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None)
-        == PI.codes["PI_ERROR_INVALID_VALUE"]
-    )
+    given = 1, PI["PI_DEVICE_INFO_TYPE"], 2, answer, None
+    assert pi.piDeviceGetInfo(*given) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert answer.raw == b"\1\7"
 
 
@@ -117,10 +115,8 @@ def test_answer_that_is_empty_needs_no_room(adapter: Adapter, pi: DispatchTable)
     assert pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), ctypes.byref(size)) == 0
     assert size.value == 0
     data = long_words(5)
-    assert (
-        pi.piDeviceGetInfo(1, asked, 0, ctypes.byref(word()), None)
-        == PI.codes["PI_ERROR_INVALID_VALUE"]
-    )
+    given = 1, asked, 0, ctypes.byref(word()), None
+    assert pi.piDeviceGetInfo(*given) == PI.codes["PI_ERROR_INVALID_VALUE"]
 
 
 @pytest.mark.parametrize("supported", [b"\1", b"\0", None])
@@ -149,10 +145,8 @@ def test_infos_without_a_counterpart_are_refused_or_answered_without_ur(
     adapter: Adapter, pi: DispatchTable
 ) -> None:
     adapter.on("urDeviceGetInfo")
-    assert (
-        pi.piDeviceGetInfo(1, PI["PI_DEVICE_INFO_OPENCL_C_VERSION"], 0, None, None)
-        == PI.codes["PI_ERROR_INVALID_VALUE"]
-    )
+    given = 1, PI["PI_DEVICE_INFO_OPENCL_C_VERSION"], 0, None, None
+    assert pi.piDeviceGetInfo(*given) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert pi.piDeviceGetInfo(1, 0x7777, 0, None, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
     assert ask(pi.piDeviceGetInfo, 1, PI["PI_EXT_CODEPLAY_DEVICE_INFO_SUPPORTS_FUSION"]) == bytes(4)
     assert "urDeviceGetInfo" not in adapter.calls
@@ -199,10 +193,8 @@ def test_image_format_comes_back_as_it_was_given(adapter: Adapter, pi: DispatchT
         image_type=PI["PI_MEM_TYPE_IMAGE3D"], image_width=16, image_row_pitch=64
     )
     image = word()
-    assert (
-        pi.piMemImageCreate(1, 1, ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(image))
-        == 0
-    )
+    given = 1, 1, ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(image)
+    assert pi.piMemImageCreate(*given) == 0
     assert (image.value, given_format) == (0x11, [b"\x0e\0\0\0\x0e\0\0\0"])
     adapter.on("urMemImageGetInfo", tell(given_format[0]))
     assert ask(pi.piMemImageGetInfo, 0x11, PI["PI_IMAGE_INFO_FORMAT"]) == bytes(form)

@@ -95,12 +95,8 @@ def test_adapter_of_2026_gets_all_arguments_with_the_launch(
     assert pi.piextEnqueueCooperativeKernelLaunch(1, 0x10, 1, None, size, None, 0, None, None) == 0
     assert seen.pop()[2] == UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
     points = (ctypes.c_uint32 * 2)(4, 5)
-    assert (
-        pi.piextCommandBufferNDRangeKernel(
-            3, 0x10, 1, None, size, None, 2, points, ctypes.byref(point)
-        )
-        == 0
-    )
+    given = 3, 0x10, 1, None, size, None, 2, points, ctypes.byref(point)
+    assert pi.piextCommandBufferNDRangeKernel(*given) == 0
     assert seen.pop() == (0x10, 5, 2, True)
     assert pi.piKernelCreate(1, b"other", ctypes.byref(word())) == 0
     assert pi.piEnqueueKernelLaunch(1, 0x10, 1, None, size, None, 0, None, None) == 0
@@ -189,12 +185,8 @@ def test_programs_are_built_for_the_devices_if_the_adapter_can(
         lambda *came: told.append(came)
     )
     device = word(2)
-    assert (
-        pi.piProgramBuild(
-            1, 1, ctypes.byref(device), b"-g", ctypes.cast(notify, ctypes.c_void_p), 5
-        )
-        == 0
-    )
+    given = 1, 1, ctypes.byref(device), b"-g", ctypes.cast(notify, ctypes.c_void_p), 5
+    assert pi.piProgramBuild(*given) == 0
     assert told == [(1, 5)]
     if extension:
         assert adapter.calls["urProgramBuildExp"] == [(1, 1, ctypes.addressof(device), 0, b"-g")]

@@ -54,26 +54,15 @@ def test_a_ur_call_is_one_line_with_the_names_of_its_arguments() -> None:
 def test_the_lines_around_a_ur_call_are_those_of_the_dpcpp_runtime() -> None:
     got = call(UR, "urAdapterRelease", 0x10)
     assert format_before(got, "   ") == "   ---> urAdapterRelease\n"
-    assert (
-        format_after(got, "   ")
-        == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
-    )
-    assert (
-        format_after(got, times=True)
-        == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
-    )
+    found = format_after(got, "   ")
+    assert found == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
+    found = format_after(got, times=True)
+    assert found == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
 
 
 def test_a_pi_call_is_a_block_of_types_and_names() -> None:
-    got = call(
-        PI,
-        "piPlatformsGet",
-        1,
-        0x55D8,
-        0x7FF0,
-        platforms=words(0xABC),
-        num_platforms=struct.pack("@I", 1),
-    )
+    given = PI, "piPlatformsGet", 1, 0x55D8, 0x7FF0
+    got = call(*given, platforms=words(0xABC), num_platforms=struct.pack("@I", 1))
     assert format_before(got) == (
         "---> piPlatformsGet(\n"
         "\tpi_uint32 num_entries : 1\n"

@@ -67,10 +67,8 @@ def test_a_launch_goes_to_the_form_that_counts_its_properties() -> None:
 
 def test_launch_properties_that_it_cannot_have_are_refused() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3")
-    assert (
-        adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, 99, 0, None, None)
-        == UNSUPPORTED
-    )
+    given = 1, 2, 1, None, None, None, 99, 0, None, None
+    assert adapter.table.urEnqueueKernelLaunch(*given) == UNSUPPORTED
     assert adapter.calls == []
 
 
@@ -101,10 +99,8 @@ def test_threads_that_launch_one_kernel_take_turns() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS)
 
     def launch(number: int) -> None:
-        call, given = (
-            adapter.table.urEnqueueKernelLaunchWithArgsExp,
-            arguments_of(("LOCAL", 0, number, 0), ("LOCAL", 1, number, 0)),
-        )
+        call = adapter.table.urEnqueueKernelLaunchWithArgsExp
+        given = arguments_of(("LOCAL", 0, number, 0), ("LOCAL", 1, number, 0))
         for _ in range(500):
             assert call(number, 2, 1, None, None, None, 2, given, None, 0, None, None) == 0
 
@@ -121,12 +117,8 @@ def test_threads_that_launch_one_kernel_take_turns() -> None:
 def test_an_argument_that_is_refused_ends_it() -> None:
     adapter = Adapter("urEnqueueKernelLaunch_2025_3", *SETTERS, codes={"urKernelSetArgPointer": 7})
     given = arguments_of(("POINTER", 0, 8, 0x20), ("VALUE", 1, 4, 0x10))
-    assert (
-        adapter.table.urEnqueueKernelLaunchWithArgsExp(
-            1, 2, 1, None, None, None, 2, given, None, 0, None, None
-        )
-        == 7
-    )
+    arguments = 1, 2, 1, None, None, None, 2, given, None, 0, None, None
+    assert adapter.table.urEnqueueKernelLaunchWithArgsExp(*arguments) == 7
     assert [name for name, _ in adapter.calls] == ["urKernelSetArgPointer"]
 
 
@@ -166,7 +158,5 @@ def test_without_python_a_bridged_function_answers_that_it_is_not_supported() ->
     adapter = Adapter("urEnqueueKernelLaunch_2025_3")
     assert adapter.layer is not None
     adapter.layer.log(None)  # what the end of the interpreter does: no handler is left
-    assert (
-        adapter.table.urEnqueueKernelLaunch(1, 2, 1, None, None, None, None, 0, None, None)
-        == UNSUPPORTED
-    )
+    given = 1, 2, 1, None, None, None, None, 0, None, None
+    assert adapter.table.urEnqueueKernelLaunch(*given) == UNSUPPORTED

@@ -321,10 +321,8 @@ for slot, function in enumerate(PI.slots):
         function.name
     )
 """
-    assert (
-        run_python(code, str(real_plugins / "pi/libpi_opencl.so"), str(real_plugins / "umf")).out
-        == f"{PI_VERSION}.1\n"
-    )
+    given = code, str(real_plugins / "pi/libpi_opencl.so"), str(real_plugins / "umf")
+    assert run_python(*given).out == f"{PI_VERSION}.1\n"
 
 
 def test_the_plugin_struct_is_what_binding_takes_it_for() -> None:

@@ -78,11 +78,8 @@ def test_shipped_file_is_the_place_of_the_correspondence_with_sycl_be() -> None:
 
 
 def test_first_entry_of_a_sycl_be_counts() -> None:
-    entries = [
-        PluginEntry("a", "PI", "one", "PI_X"),
-        Refusal("x", "y"),
-        PluginEntry("b", "PI", "two", "PI_X"),
-    ]
+    given = "a", "PI", "one", "PI_X"
+    entries = [PluginEntry(*given), Refusal("x", "y"), PluginEntry("b", "PI", "two", "PI_X")]
     assert map_sycl_be_names(entries) == {"PI_X": "one"}
 
 
@@ -94,10 +91,8 @@ def test_comments_blanks_crlf_and_byte_order_mark(tmp_path: Path) -> None:
         b"# a comment\r\n\r\n \tlibpi_x.so \t PI x PI_X  # another\r\n  # and one "
         b"more\r\nlibur_y.so.0 UR y -"
     )
-    expected = [
-        PluginEntry("libpi_x.so", "PI", "x", "PI_X"),
-        PluginEntry("libur_y.so.0", "UR", "y"),
-    ]
+    given = "libpi_x.so", "PI", "x", "PI_X"
+    expected = [PluginEntry(*given), PluginEntry("libur_y.so.0", "UR", "y")]
     assert read(tmp_path, codecs.BOM_UTF8 + lines) == expected
 
 

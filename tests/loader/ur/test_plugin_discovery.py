@@ -114,10 +114,8 @@ def test_first_place_that_has_an_adapter_wins(machine: Machine, first: int) -> N
 
 @pytest.mark.parametrize("first", range(4))
 def test_first_place_that_has_a_plugin_wins(machine: Machine, first: int) -> None:
-    places, via = (
-        ("prefix/lib", "runtime", "library path", "system"),
-        (PREFIX, "libsycl.so", "LD_LIBRARY_PATH", SYSTEM),
-    )
+    places = "prefix/lib", "runtime", "library path", "system"
+    via = PREFIX, "libsycl.so", "LD_LIBRARY_PATH", SYSTEM
     machine.put("runtime", "libsycl.so.7")
     machine.system["libsycl.so.7"] = f"{machine.root}/runtime/libsycl.so.7"
     for place in places[first:]:
@@ -328,10 +326,8 @@ def test_forced_file_that_is_no_library_still_turns_the_search_off(machine: Mach
 
 
 def test_search_path_is_a_list_of_directories(machine: Machine) -> None:
-    one, two = (
-        machine.put("one", "libur_adapter_hip.so.0"),
-        machine.put("two:", ADAPTER, "libur_adapter_hip.so.0"),
-    )
+    given = "two:", ADAPTER, "libur_adapter_hip.so.0"
+    one, two = machine.put("one", "libur_adapter_hip.so.0"), machine.put(*given)
     result = machine.adapters(UR_ADAPTERS_SEARCH_PATH=f"{machine.root}/none,{one},'{two}'")
     assert machine.paths(result) == ["one/libur_adapter_hip.so.0", f"two:/{ADAPTER}"]
     assert (
@@ -431,10 +427,8 @@ def test_override_takes_the_place_of_a_backends_plugin(
 
 def test_override_by_name_is_found_where_plugins_are(machine: Machine) -> None:
     machine.put("system", "replay.so")
-    assert (
-        only(machine.plugins(SYCL_OVERRIDE_PI_CUDA="replay.so")).found_via
-        == "SYCL_OVERRIDE_PI_CUDA"
-    )
+    found = only(machine.plugins(SYCL_OVERRIDE_PI_CUDA="replay.so")).found_via
+    assert found == "SYCL_OVERRIDE_PI_CUDA"
     (refusal,) = machine.plugins(SYCL_OVERRIDE_PI_CUDA="gone.so").refusals
     assert refusal.what == "gone.so" and "SYCL_OVERRIDE_PI_CUDA" in refusal.remedy
 
@@ -498,9 +492,8 @@ def test_unknown_backend_is_never_left_out(machine: Machine) -> None:
 
 def test_forced_adapter_is_never_left_out(machine: Machine) -> None:
     forced = machine.put("mine", ADAPTER) + f"/{ADAPTER}"
-    assert (
-        only(machine.adapters(accepts=only_cuda, UR_ADAPTERS_FORCE_LOAD=forced)).backend == "opencl"
-    )
+    found = only(machine.adapters(accepts=only_cuda, UR_ADAPTERS_FORCE_LOAD=forced)).backend
+    assert found == "opencl"
 
 
 @pytest.mark.parametrize(
@@ -535,10 +528,8 @@ def test_outcomes_of_variables() -> None:
     }
     outcomes = {used.variable.name: used.outcome for used in explain_variables(environ)}
     assert outcomes["UR_ADAPTERS_FORCE_LOAD"].startswith("honoured: ")
-    assert (
-        outcomes["UR_ADAPTERS_SEARCH_PATH"]
-        == "no effect: UR_ADAPTERS_FORCE_LOAD is set and replaces it"
-    )
+    found = outcomes["UR_ADAPTERS_SEARCH_PATH"]
+    assert found == "no effect: UR_ADAPTERS_FORCE_LOAD is set and replaces it"
     assert outcomes["UR_ENABLE_LOADER_INTERCEPT"].startswith("not honoured: ")
     assert outcomes["LD_LIBRARY_PATH"] == "empty, which counts as not set"
 

@@ -329,18 +329,12 @@ def test_explain() -> None:
     assert lines == [
         "ONEAPI_DEVICE_SELECTOR=opencl:*;!opencl:CPU selects opencl:*, but not opencl:cpu"
     ]
-    assert (
-        "selects *:* (no term accepts a device of it by name), but not *:gpu"
-        in selector.parse("!*:gpu").explain()
-    )
-    assert (
-        "selects cuda:gpu, opencl:* (no term accepts a device of it by name), but not opencl:0"
-        in selector.parse("cuda:gpu;!opencl:0").explain()
-    )
-    assert (
-        "SYCL_DEVICE_FILTER is deprecated: use ONEAPI_DEVICE_SELECTOR"
-        in selector.parse_filter("gpu").explain()
-    )
+    found = "selects *:* (no term accepts a device of it by name), but not *:gpu"
+    assert found in selector.parse("!*:gpu").explain()
+    found = "selects cuda:gpu, opencl:* (no term accepts a device of it by name), but not opencl:0"
+    assert found in selector.parse("cuda:gpu;!opencl:0").explain()
+    found = "SYCL_DEVICE_FILTER is deprecated: use ONEAPI_DEVICE_SELECTOR"
+    assert found in selector.parse_filter("gpu").explain()
     assert "SYCL_BE is deprecated" in selector.make_backend_selector("PI_CUDA").explain()
 
 

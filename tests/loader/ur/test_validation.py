@@ -55,19 +55,15 @@ def test_bounds(attach: Attach, offset: int, size: int, fits: bool) -> None:
     buffer = make(table.urMemBufferCreate, context, UR["UR_MEM_FLAG_READ_WRITE"], 64, None)
     memory = (ctypes.c_char * 64)()
     expected = 0 if fits else CODES["INVALID_SIZE"]
-    assert (
-        table.urEnqueueMemBufferRead(queue, buffer, True, offset, size, host, 0, None, None)
-        == expected
-    )
+    given = queue, buffer, True, offset, size, host, 0, None, None
+    assert table.urEnqueueMemBufferRead(*given) == expected
     start = (
         make(table.urUSMDeviceAlloc, context, device, None, None, ctypes.sizeof(memory)).value or 0
     )
-    assert (
-        table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None) == expected
-    )
-    assert (
-        table.urEnqueueUSMMemcpy(queue, True, host, start + offset, size, 0, None, None) == expected
-    )
+    found = table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None)
+    assert found == expected
+    found = table.urEnqueueUSMMemcpy(queue, True, host, start + offset, size, 0, None, None)
+    assert found == expected
     assert table.urEnqueueUSMMemcpy(queue, True, host, host, size, 0, None, None) == 0
     assert table.urUSMFree(context, start) == 0
     assert table.urEnqueueUSMMemcpy(queue, True, start + offset, host, size, 0, None, None) == 0
@@ -218,10 +214,8 @@ def test_counts_are_right_in_every_order(
     leaked."""
     the_adapter.reset()
     lines: list[str] = []
-    validated, table = (
-        Validation([LIFETIME], report=lines.append),
-        DispatchTable(UR, the_adapter.address),
-    )
+    validated = Validation([LIFETIME], report=lines.append)
+    table = DispatchTable(UR, the_adapter.address)
     validated.attach(table)
     calls: Any = table
     device, context = context_of(table)
@@ -255,7 +249,6 @@ def test_counts_are_right_in_every_order(
 def test_lines_are_plain() -> None:
     """What a user reads names no internals of fairlead."""
     leak = validation.Leak("ur_queue_handle_t", 0x10, 1, ())
-    assert (
-        str(leak) == "ur_queue_handle_t 0x10 has leaked: 1 reference left; created at a line of C"
-    )
+    found = str(leak)
+    assert found == "ur_queue_handle_t 0x10 has leaked: 1 reference left; created at a line of C"
     assert re.fullmatch(r"[ -~]+", str(leak))

@@ -34,23 +34,13 @@ def run_a_program(table: Any) -> list[tuple[str, ctypes.c_void_p]]:
     kernel = make(table.urKernelCreate, program, b"name")
     write = handle()
     data = ctypes.create_string_buffer(64)
-    assert (
-        table.urEnqueueMemBufferWrite(
-            queue, buffer, False, 0, 64, data, 0, None, ctypes.byref(write)
-        )
-        == 0
-    )
+    given = queue, buffer, False, 0, 64, data, 0, None, ctypes.byref(write)
+    assert table.urEnqueueMemBufferWrite(*given) == 0
     copy = handle()
-    assert (
-        table.urEnqueueUSMMemcpy(
-            queue, False, memory, data, 64, 1, array(write), ctypes.byref(copy)
-        )
-        == 0
-    )
-    assert (
-        table.urEnqueueMemBufferRead(queue, part, True, 0, 32, data, 2, array(write, copy), None)
-        == 0
-    )
+    given = queue, False, memory, data, 64, 1, array(write), ctypes.byref(copy)
+    assert table.urEnqueueUSMMemcpy(*given) == 0
+    given = queue, part, True, 0, 32, data, 2, array(write, copy), None
+    assert table.urEnqueueMemBufferRead(*given) == 0
     assert table.urEventWait(2, array(write, copy)) == 0
     assert table.urQueueRetain(queue) == 0
     assert table.urQueueRelease(queue) == 0
@@ -159,10 +149,8 @@ def test_a_released_event_in_a_wait_list_is_refused(attach: Attach, adapter: Ada
     queue = make_one(table, "queue")
     good, bad = (make(table.urEnqueueEventsWait, queue, 0, None) for _ in range(2))
     assert table.urEventRelease(bad) == 0
-    assert (
-        table.urEnqueueEventsWait(queue, 2, array(good, bad), None)
-        == CODES["INVALID_EVENT_WAIT_LIST"]
-    )
+    given = queue, 2, array(good, bad), None
+    assert table.urEnqueueEventsWait(*given) == CODES["INVALID_EVENT_WAIT_LIST"]
     assert table.urEventWait(2, array(good, bad)) == CODES["INVALID_EVENT"]
     assert all("phEventWaitList[1]" in line for line in lines)
     assert table.urEventWait(1, array(good)) == 0
@@ -175,10 +163,8 @@ def test_a_failed_call_changes_nothing(attach: Attach, adapter: Adapter) -> None
         ("urQueueRelease", "urQueueRetain", "urQueueCreate"), CODES["OUT_OF_RESOURCES"]
     )
     device, context = context_of(table)
-    assert (
-        table.urQueueCreate(context, device, None, ctypes.byref(handle()))
-        == CODES["OUT_OF_RESOURCES"]
-    )
+    given = context, device, None, ctypes.byref(handle())
+    assert table.urQueueCreate(*given) == CODES["OUT_OF_RESOURCES"]
     for call in (table.urQueueRelease, table.urQueueRetain, table.urQueueRelease):
         assert call(queue) == CODES["OUT_OF_RESOURCES"]
     assert [leak.count for leak in validated.find_leaks() if leak.kind == "ur_queue_handle_t"] == [
@@ -195,9 +181,8 @@ def test_what_a_query_gives_may_be_used_but_not_released(attach: Attach, adapter
     assert table.urContextRelease(context) == 0
     adapter.infos[UR["UR_QUEUE_INFO_CONTEXT"]] = [context.value or 0]
     again = handle()
-    assert (
-        table.urQueueGetInfo(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, ctypes.byref(again), None) == 0
-    )
+    found = table.urQueueGetInfo(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, ctypes.byref(again), None)
+    assert found == 0
     make(table.urQueueCreate, again, device, None)
     assert not lines
     assert table.urContextRetain(again) == table.urContextRelease(again) == 0
@@ -210,12 +195,8 @@ def test_every_device_that_a_query_lists_is_known(attach: Attach, adapter: Adapt
     memory = [(ctypes.c_uint64 * 1)(0) for _ in range(3)]  # leads to no dispatch table
     adapter.infos[UR["UR_CONTEXT_INFO_DEVICES"]] = [ctypes.addressof(word) for word in memory]
     found, size = (ctypes.c_void_p * 3)(), ctypes.c_size_t()
-    assert (
-        table.urContextGetInfo(
-            context, UR["UR_CONTEXT_INFO_DEVICES"], 24, found, ctypes.byref(size)
-        )
-        == 0
-    )
+    given = context, UR["UR_CONTEXT_INFO_DEVICES"], 24, found, ctypes.byref(size)
+    assert table.urContextGetInfo(*given) == 0
     for device in found:
         make(table.urQueueCreate, context, device, None)
     assert not lines
@@ -248,12 +229,8 @@ def test_sub_devices_are_counted(attach: Attach) -> None:
     _, found = devices(table)
     sub = handle()
     anything = ctypes.create_string_buffer(64)
-    assert (
-        table.urDevicePartition(
-            found[0], anything, 1, ctypes.byref(sub), ctypes.byref(ctypes.c_uint32(1))
-        )
-        == 0
-    )
+    given = found[0], anything, 1, ctypes.byref(sub), ctypes.byref(ctypes.c_uint32(1))
+    assert table.urDevicePartition(*given) == 0
     assert table.urDeviceRelease(sub) == 0
     assert table.urDeviceRelease(sub) == CODES["INVALID_DEVICE"]
 
@@ -286,14 +263,10 @@ def test_the_program_of_a_failed_link_can_be_asked_and_released(
     part = make(table.urProgramCreateWithIL, context, b"IL", 2, None)
     adapter.answers["urProgramLink"] = CODES["PROGRAM_LINK_FAILURE"]
     failed, log = handle(), ctypes.create_string_buffer(8)
-    assert (
-        table.urProgramLink(context, 1, array(part), None, ctypes.byref(failed))
-        == CODES["PROGRAM_LINK_FAILURE"]
-    )
-    assert (
-        table.urProgramGetBuildInfo(failed, device, UR["UR_PROGRAM_BUILD_INFO_LOG"], 8, log, None)
-        == 0
-    )
+    given = context, 1, array(part), None, ctypes.byref(failed)
+    assert table.urProgramLink(*given) == CODES["PROGRAM_LINK_FAILURE"]
+    given = failed, device, UR["UR_PROGRAM_BUILD_INFO_LOG"], 8, log, None
+    assert table.urProgramGetBuildInfo(*given) == 0
     assert table.urProgramRelease(failed) == 0
     assert not lines
 

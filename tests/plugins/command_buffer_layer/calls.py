@@ -232,22 +232,16 @@ def read(memory: int, count: int, queue: int = 0, offset: int = 0) -> list[int]:
     """The integers of a buffer."""
     data = array("i", [0] * count)
     place = data.buffer_info()[0]
-    ok(
-        cl.clEnqueueReadBuffer(
-            queue or QUEUE, memory, True, offset * 4, count * 4, place, 0, None, None
-        )
-    )
+    given = queue or QUEUE, memory, True, offset * 4, count * 4, place, 0, None, None
+    ok(cl.clEnqueueReadBuffer(*given))
     return list(data)
 
 
 def write(memory: int, values: list[int]) -> None:
     """Write integers to a buffer."""
     data = array("i", values)
-    ok(
-        cl.clEnqueueWriteBuffer(
-            QUEUE, memory, True, 0, len(data) * 4, data.buffer_info()[0], 0, None, None
-        )
-    )
+    given = QUEUE, memory, True, 0, len(data) * 4, data.buffer_info()[0], 0, None, None
+    ok(cl.clEnqueueWriteBuffer(*given))
 
 
 def set_args(kernel: int, *arguments: Any) -> None:

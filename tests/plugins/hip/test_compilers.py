@@ -92,9 +92,8 @@ def test_hip_c_becomes_a_code_object(
     found = prepare(path.read_bytes(), "gfx90a").kernels["add"]
     assert [(one.offset, one.size) for one in found.given] == [(0, 8), (8, 1), (16, 8)]
     broken = HIP_C.replace("c + counter", "undeclared")
-    assert (
-        "undeclared" in run_python(COMPILE, number, "HIP C++", broken, str(path), "", env=amd).out
-    )
+    got = "undeclared"
+    assert got in run_python(COMPILE, number, "HIP C++", broken, str(path), "", env=amd).out
 
 
 @pytest.mark.parametrize("processor", ["gfx906", "gfx1030", "gfx90a:sramecc+:xnack-"])

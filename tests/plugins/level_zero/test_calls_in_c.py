@@ -91,10 +91,8 @@ def test_an_execution_keeps_what_it_had(bench: ZeBench, asked: list[str]) -> Non
 def test_appends_of_c_and_python_are_in_their_order(bench: ZeBench, language: str) -> None:
     out, (event,) = bench.ints(1, 1, 1, 1), bench.events(1)
     made = bench.list(in_order=True)
-    add, mul = (
-        bench.kernel("add", out.pointer, c_int(1)),
-        bench.kernel("mul", out.pointer, c_int(3)),
-    )
+    given = "add", out.pointer, c_int(1)
+    add, mul = bench.kernel(*given), bench.kernel("mul", out.pointer, c_int(3))
     for kernel, signal in ((add, 0), (mul, 0), (add, event), (add, 0), (mul, 0)):
         bench.launch(made, kernel, 4, signal)
     bench.ze.ok("zeCommandListClose", made)

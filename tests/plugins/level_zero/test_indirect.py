@@ -90,10 +90,8 @@ def test_an_event_has_the_times_of_the_launch(bench: ZeBench, is_immediate: bool
     made = bench.immediate() if is_immediate else bench.list()
     append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts, event)
     bench.finish(made)
-    times = getattr(
-        bench.ze.properties("zeEventQueryKernelTimestamp", "ze_kernel_timestamp_result_t", event),
-        "global",
-    )
+    given = "zeEventQueryKernelTimestamp", "ze_kernel_timestamp_result_t", event
+    times = getattr(bench.ze.properties(*given), "global")
     assert 0 < times.kernelStart <= times.kernelEnd
 
 

@@ -95,11 +95,8 @@ def test_the_kernel_changes_after_its_events(bench: ZeBench) -> None:
 
 
 def test_the_same_kernel_keeps_its_arguments(bench: ZeBench) -> None:
-    out, add, mul = (
-        bench.ints(1),
-        bench.kernel("add", ctypes.c_void_p(), c_int(3)),
-        bench.kernel("mul"),
-    )
+    given = "add", ctypes.c_void_p(), c_int(3)
+    out, add, mul = bench.ints(1), bench.kernel(*given), bench.kernel("mul")
     made = bench.list(mutable=True)
     number = bench.next_id(made, ARGUMENTS | KERNEL, add, mul)
     bench.launch(made, add)

@@ -88,14 +88,10 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     assert partition(ur, buffer, 0, 64, USE)[0] == "INVALID_VALUE"
     assert partition(ur, buffer, 0, 64, 0x40)[0] == "INVALID_ENUMERATION"
     region = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=0, size=64))
-    assert (
-        ur("urMemBufferPartition", buffer, 0, 1, region, ctypes.byref(ctypes.c_void_p()))
-        == "INVALID_ENUMERATION"
-    )
-    assert (
-        ur("urMemBufferPartition", buffer, 0, 0, None, ctypes.byref(ctypes.c_void_p()))
-        == "INVALID_NULL_POINTER"
-    )
+    given = "urMemBufferPartition", buffer, 0, 1, region, ctypes.byref(ctypes.c_void_p())
+    assert ur(*given) == "INVALID_ENUMERATION"
+    given = "urMemBufferPartition", buffer, 0, 0, None, ctypes.byref(ctypes.c_void_p())
+    assert ur(*given) == "INVALID_NULL_POINTER"
     part = partition(ur, buffer, 0, 1024)[1]
     assert partition(ur, part, 0, 128)[0] == "INVALID_MEM_OBJECT"
     ur.ok("urMemRelease", part)

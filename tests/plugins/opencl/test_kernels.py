@@ -140,12 +140,8 @@ def test_native_handles_both_ways(
         assert table.clRetainKernel(cl) == 0
     properties = UR.get_struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
     given = program if with_program else None
-    again = (
-        ur.make(
-            "urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)
-        ).value
-        or 0
-    )
+    arguments = "urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)
+    again = ur.make(*arguments).value or 0
     assert references(table, *count) == before + 1
     its_program = ur.number("urKernelGetInfo", again, "UR_KERNEL_INFO_PROGRAM")
     assert (its_program == program) is with_program
@@ -193,11 +189,8 @@ def test_kernels_of_one_native_handle_share_a_lock(
 def test_native_handles_that_are_no_kernels_of_the_context(
     ur: Calls, context: int, program: int, kernel: int, device: PluginDevice
 ) -> None:
-    other, made, junk = (
-        ur.make("urContextCreate", 1, array(device.handle), None),
-        ctypes.c_void_p(),
-        ctypes.create_string_buffer(64),
-    )
+    given = "urContextCreate", 1, array(device.handle), None
+    other, made, junk = ur.make(*given), ctypes.c_void_p(), ctypes.create_string_buffer(64)
     cl, fresh = native(ur, "urKernelGetNativeHandle", kernel), program_of(ur, context)
     for handle, where, its, code in (
         (0, context, None, "INVALID_NULL_HANDLE"),
@@ -205,10 +198,8 @@ def test_native_handles_that_are_no_kernels_of_the_context(
         (cl, other, None, "INVALID_CONTEXT"),
         (cl, context, fresh, "INVALID_PROGRAM"),
     ):
-        assert (
-            ur("urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made))
-            == code
-        )
+        given = "urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made)
+        assert ur(*given) == code
     ur.ok("urProgramRelease", fresh)
     ur.ok("urContextRelease", other)
 
@@ -248,10 +239,8 @@ def test_a_kernel_keeps_the_arguments_last_set(
     old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
     kept = object_of(kernel).arguments
-    assert (
-        kept[1] == URKernelArgument(URKernelArgument.VALUE, 4, bytes(value))
-        and kept[0].kind == URKernelArgument.MEM
-    )
+    given = URKernelArgument.VALUE, 4, bytes(value)
+    assert kept[1] == URKernelArgument(*given) and kept[0].kind == URKernelArgument.MEM
     assert kept[0].value.handle == numbers.handle
     assert launch(ur, queue, kernel, (2,)) == "SUCCESS" and numbers.read(queue)[:2] == [40, 41]
     assert launch(ur, queue, kernel, (1,), numbers.argument, 7) == "SUCCESS"
@@ -279,9 +268,8 @@ def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kern
     wide = rows(1)
     wide[0].size = 1 << 40
     arguments = queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None
-    assert (
-        ur("urEnqueueKernelLaunchWithArgsExp", *arguments, None) == "INVALID_KERNEL_ARGUMENT_SIZE"
-    )
+    found = ur("urEnqueueKernelLaunchWithArgsExp", *arguments, None)
+    assert found == "INVALID_KERNEL_ARGUMENT_SIZE"
     ur.ok("urMemRelease", numbers.handle)
 
 
@@ -318,12 +306,8 @@ def test_settings(ur: Calls, kernel: int, device: PluginDevice) -> None:
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", ctypes.c_uint32(1)) == "INVALID_SIZE"
     assert set_info(ur, kernel, "USM_INDIRECT_ACCESS", None) == "INVALID_NULL_POINTER"
     for value in ("DEFAULT", "LARGE_SLM", "LARGE_DATA"):
-        assert (
-            set_info(
-                ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(UR[f"UR_KERNEL_CACHE_CONFIG_{value}"])
-            )
-            == "SUCCESS"
-        )
+        given = ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(UR[f"UR_KERNEL_CACHE_CONFIG_{value}"])
+        assert set_info(*given) == "SUCCESS"
     assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint32(9)) == "INVALID_VALUE"
     assert set_info(ur, kernel, "CACHE_CONFIG", ctypes.c_uint64(0)) == "INVALID_SIZE"
 
@@ -398,10 +382,8 @@ def test_suggestions_that_cannot_be_made(
     ur: Calls, context: int, queue: int, program: int, kernel: int, device: PluginDevice
 ) -> None:
     for dimensions in (0, 4):
-        assert (
-            suggested(ur, queue, kernel, (8, 8, 8), dimensions=dimensions)[0]
-            == "INVALID_WORK_DIMENSION"
-        )
+        given = ur, queue, kernel, (8, 8, 8)
+        assert suggested(*given, dimensions=dimensions)[0] == "INVALID_WORK_DIMENSION"
     assert suggested(ur, queue, kernel, (8, 0))[0] == "INVALID_WORK_DIMENSION"
     other = ur.make("urContextCreate", 1, array(device.handle), None)
     foreign = ur.make("urQueueCreate", other, device.handle, None)

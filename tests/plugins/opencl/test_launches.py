@@ -48,10 +48,8 @@ def test_an_empty_launch_has_its_place_and_an_event(
         given = ur, queue, kernels["store"], size, numbers.argument, 100
         assert launch(*given, local=local, event=ctypes.byref(event)) == "SUCCESS"
         ur.ok("urEventWait", 1, ctypes.byref(event))
-        assert (
-            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
-            == UR["UR_COMMAND_KERNEL_LAUNCH"]
-        )
+        arguments = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE"
+        assert ur.number(*arguments) == UR["UR_COMMAND_KERNEL_LAUNCH"]
         ur.ok("urEventRelease", event)
     assert numbers.read(queue) == list(range(1, 17))
 
@@ -119,10 +117,8 @@ def scratch(size: int) -> Any:
 def test_launch_properties(
     ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: PluginDevice
 ) -> None:
-    together, serial = (
-        UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"],
-        UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"],
-    )
+    together = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
+    serial = UR["UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE"]
     endless = scratch(0)
     endless.pNext = ctypes.addressof(endless)
     for properties, code in (

@@ -58,10 +58,8 @@ def from_binaries(
     ur: Calls, context: int, device: PluginDevice, *given: bytes | None
 ) -> tuple[str, int]:
     made = ctypes.c_void_p()
-    lengths, pointers = (
-        (SIZE * len(given))(*(len(binary or b"") for binary in given)),
-        (ctypes.c_char_p * len(given))(*given),
-    )
+    lengths = (SIZE * len(given))(*(len(binary or b"") for binary in given))
+    pointers = (ctypes.c_char_p * len(given))(*given)
     arguments = context, len(given), array(*[device.handle] * len(given)), lengths, pointers, None
     code = ur("urProgramCreateWithBinary", *arguments, ctypes.byref(made))
     return code, made.value or 0
@@ -107,13 +105,10 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     made, metadata = ctypes.c_void_p(), UR.get_struct("ur_program_properties_t")()
     ptx = b".version 8.0\n.target sm_50\n"
     for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01", ptx):
-        assert (
-            ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
-            == "INVALID_BINARY"
-        )
-    assert (
-        ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made)) == "INVALID_SIZE"
-    )
+        given = "urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made)
+        assert ur(*given) == "INVALID_BINARY"
+    found = ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made))
+    assert found == "INVALID_SIZE"
     metadata.count = 1
     arguments = (context, SOURCE, len(SOURCE), ctypes.byref(metadata), ctypes.byref(made))
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_NULL_POINTER"
@@ -133,24 +128,18 @@ def test_a_failed_build_says_what_the_compiler_said(
     log = build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_LOG")
     assert b"nonsense" in log and log.endswith(b"\0") and log.count(b"\0") == 1
     made = ctypes.c_void_p()
-    assert (
-        ur("urKernelCreate", program, b"broken", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
-    )
+    found = ur("urKernelCreate", program, b"broken", ctypes.byref(made))
+    assert found == "INVALID_PROGRAM_EXECUTABLE"
     assert ur("urProgramCompile", context, program, None) == "PROGRAM_BUILD_FAILURE"
     ur.ok("urProgramRelease", program)
 
 
 def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDevice) -> None:
-    compiled, fresh, made = (
-        program_of(ur, context, UNRESOLVED),
-        program_of(ur, context),
-        ctypes.c_void_p(1),
-    )
+    given = ur, context, UNRESOLVED
+    compiled, fresh, made = program_of(*given), program_of(ur, context), ctypes.c_void_p(1)
     ur.ok("urProgramCompile", context, compiled, None)
-    assert (
-        ur("urProgramLink", context, 1, array(compiled), None, ctypes.byref(made))
-        == "PROGRAM_LINK_FAILURE"
-    )
+    given = "urProgramLink", context, 1, array(compiled), None, ctypes.byref(made)
+    assert ur(*given) == "PROGRAM_LINK_FAILURE"
     if is_intel(device):  # a driver may give the program whose log says why
         assert b"elsewhere" in build_info(ur, made.value or 0, device, "UR_PROGRAM_BUILD_INFO_LOG")
         assert "elsewhere" in last_error(ur)[0]
@@ -158,19 +147,14 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
     else:
         assert not made.value
     for program, options in ((fresh, None), (compiled, b"-no-such-option")):
-        assert (
-            ur("urProgramLink", context, 1, array(program), options, ctypes.byref(made))
-            == "PROGRAM_LINK_FAILURE"
-        )
+        given = "urProgramLink", context, 1, array(program), options, ctypes.byref(made)
+        assert ur(*given) == "PROGRAM_LINK_FAILURE"
         if made.value:
             ur.ok("urProgramRelease", made)
-    assert (
-        ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made)) == "INVALID_SIZE"
-    )
-    assert (
-        ur("urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made))
-        == "INVALID_PROGRAM"
-    )
+    found = ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made))
+    assert found == "INVALID_SIZE"
+    given = "urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made)
+    assert ur(*given) == "INVALID_PROGRAM"
     for program in (compiled, fresh):
         ur.ok("urProgramRelease", program)
 
@@ -266,10 +250,8 @@ def test_specialisation_constants(
     module, ten = make_store(), ctypes.c_int32(10)
     if not takes_spirv(ur, device):
         program = program_of(ur, context)
-        assert (
-            ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))
-            == "UNSUPPORTED_FEATURE"
-        )
+        arguments = "urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten))
+        assert ur(*arguments) == "UNSUPPORTED_FEATURE"
         ur.ok("urProgramRelease", program)
         return
     source = program_of(ur, context)
@@ -316,11 +298,8 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
 def test_native_handles_that_are_no_programs_of_the_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
-    other, made, junk = (
-        ur.make("urContextCreate", 1, array(device.handle), None),
-        ctypes.c_void_p(),
-        ctypes.create_string_buffer(64),
-    )
+    given = "urContextCreate", 1, array(device.handle), None
+    other, made, junk = ur.make(*given), ctypes.c_void_p(), ctypes.create_string_buffer(64)
     program = program_of(ur, context)
     cl = native(ur, "urProgramGetNativeHandle", program)
     for handle, where, code in (
@@ -329,8 +308,7 @@ def test_native_handles_that_are_no_programs_of_the_context(
         (ctypes.addressof(junk), context, "INVALID_VALUE"),
         (cl, other, "INVALID_CONTEXT"),
     ):
-        assert (
-            ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made)) == code
-        )
+        found = ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made))
+        assert found == code
     ur.ok("urProgramRelease", program)
     ur.ok("urContextRelease", other)

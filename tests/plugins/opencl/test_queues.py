@@ -23,10 +23,8 @@ from fairlead.plugins.sdk.objects import close_released
 pytestmark = pytest.mark.usefixtures("begins_in")
 
 Properties = UR.get_struct("ur_queue_properties_t")
-PROFILING, OUT_OF_ORDER = (
-    UR["UR_QUEUE_FLAG_PROFILING_ENABLE"],
-    UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"],
-)
+PROFILING = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+OUT_OF_ORDER = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
 @pytest.fixture(params=[0, PROFILING, OUT_OF_ORDER, OUT_OF_ORDER | PROFILING])
@@ -46,10 +44,8 @@ def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_qu
         event = ur.make("urEnqueueTimestampRecordingExp", any_queue, blocking, 0, None)
         ur.ok("urEventWait", 1, array(event))
         times.append(ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END"))
-        assert (
-            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
-            == UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
-        )
+        given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE"
+        assert ur.number(*given) == UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
         assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == any_queue
         queued, submitted, start, end = (
             ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")

@@ -114,10 +114,8 @@ def addresses_stay(put: Put) -> set[tuple[int, int]]:
 def memory(ur: Calls, context: int, device: PluginDevice) -> Iterator[tuple[int, int]]:
     """Shared memory, and a buffer."""
     address = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
-    buffer = (
-        ur.make("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value
-        or 0
-    )
+    given = "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None
+    buffer = ur.make(*given).value or 0
     yield address, buffer
     ur.ok("urMemRelease", buffer)
     ur.ok("urUSMFree", context, address)
@@ -147,10 +145,8 @@ def test_an_argument_is_an_address_and_a_buffer_in_turn(
         assert launch(ur, queue, store, argument, number) == "SUCCESS"
         assert read(ur, queue, argument) == list(range(number, number + COUNT))
     assert addresses_stay
-    assert (
-        launch(ur, queue, store, (POINTER, 0), 1, (POINTER, address))
-        == "INVALID_KERNEL_ARGUMENT_INDEX"
-    )
+    given = ur, queue, store, (POINTER, 0), 1, (POINTER, address)
+    assert launch(*given) == "INVALID_KERNEL_ARGUMENT_INDEX"
 
 
 def test_a_kernel_that_others_know_stays_the_same(

@@ -58,14 +58,10 @@ def test_a_buffer_of_another_context(
     other = ur.make("urContextCreate", 1, array(device.handle), None)
     foreign = new_buffer(ur, other.value or 0, SIZE)
     host = ctypes.create_string_buffer(4)
-    assert (
-        ur("urEnqueueMemBufferRead", queue, foreign, True, 0, 4, host, 0, None, None)
-        == "INVALID_CONTEXT"
-    )
-    assert (
-        ur("urEnqueueMemBufferCopy", queue, buffer, foreign, 0, 0, 4, 0, None, None)
-        == "INVALID_CONTEXT"
-    )
+    given = "urEnqueueMemBufferRead", queue, foreign, True, 0, 4, host, 0, None, None
+    assert ur(*given) == "INVALID_CONTEXT"
+    given = "urEnqueueMemBufferCopy", queue, buffer, foreign, 0, 0, 4, 0, None, None
+    assert ur(*given) == "INVALID_CONTEXT"
     ur.ok("urMemRelease", foreign)
     ur.ok("urContextRelease", other)
 
@@ -79,10 +75,8 @@ def test_copies(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) ->
     assert content(ur, queue, other, 102, 999) == b"\0" + DATA[10:110] + b"\0"
     ur.ok("urMemRelease", other)
     ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 2048, 2048, 0, None, None)
-    assert (
-        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 100, 200, 0, None, None)
-        == "OVERLAPPING_REGIONS"
-    )
+    given = "urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 100, 200, 0, None, None
+    assert ur(*given) == "OVERLAPPING_REGIONS"
     ur.ok("urQueueFinish", queue)
 
 
@@ -99,10 +93,8 @@ def test_fills_with_patterns_of_any_power_of_two(
     given = queue, buffer, pattern, count, SIZE, SIZE
     ur.ok("urEnqueueMemBufferFill", *given, 0, None, ctypes.byref(event))
     finish(ur, event, "MEM_BUFFER_FILL")
-    assert (
-        content(ur, queue, buffer, 3 * SIZE)
-        == b"\0" * SIZE + pattern * (SIZE // count) + b"\0" * SIZE
-    )
+    arguments = ur, queue, buffer, 3 * SIZE
+    assert content(*arguments) == b"\0" * SIZE + pattern * (SIZE // count) + b"\0" * SIZE
     ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, 3 * SIZE, 0, None, None)
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, 3 * SIZE) == pattern * (3 * SIZE // count)
@@ -156,10 +148,8 @@ def test_a_map_waits_for_its_events(
         ctypes.byref(mapped),
     )
     ur.ok("urEnqueueMemBufferMap", *arguments)
-    assert (
-        ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-        != UR["UR_EVENT_STATUS_COMPLETE"]
-    )
+    given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+    assert ur.number(*given) != UR["UR_EVENT_STATUS_COMPLETE"]
     assert go() == 0
     finish(ur, event, "MEM_BUFFER_MAP")
     ur.ok("urEnqueueMemUnmap", queue, buffer, mapped, 0, None, None)
@@ -169,21 +159,13 @@ def test_a_map_waits_for_its_events(
 
 def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
     mapped = ctypes.byref(ctypes.c_void_p())
-    assert (
-        ur("urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None)
-        == "INVALID_VALUE"
-    )
-    other = ur.make(
-        "urContextCreate",
-        1,
-        array(ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE")),
-        None,
-    )
+    given = "urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None
+    assert ur(*given) == "INVALID_VALUE"
+    given = "urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE"
+    other = ur.make("urContextCreate", 1, array(ur.number(*given)), None)
     gate, go = held_back(ur, other.value or 0)
-    assert (
-        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped)
-        == "INVALID_CONTEXT"
-    )
+    given = "urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped
+    assert ur(*given) == "INVALID_CONTEXT"
     assert go() == 0
     ur.ok("urEventRelease", gate)
     ur.ok("urContextRelease", other)
@@ -213,12 +195,8 @@ def test_device_global_variables_where_the_driver_reaches_them(
         table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL3.0", None, None)
         != 0
     ):
-        assert (
-            table.clBuildProgram(
-                native, 1, ctypes.byref(native_device), b"-cl-std=CL2.0", None, None
-            )
-            == 0
-        )
+        passed = native, 1, ctypes.byref(native_device), b"-cl-std=CL2.0", None, None
+        assert table.clBuildProgram(*passed) == 0
     owned = struct(
         "ur_program_native_properties_t", "PROGRAM_NATIVE_PROPERTIES", isNativeHandleOwned=True
     )

@@ -60,10 +60,8 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Adapter:
     adapter = Adapter("test", backend="UR_BACKEND_OPENCL", version=3)
     adapter.error = None  # pyright: ignore[reportAttributeAccessIssue]
     queue_kind = adapter.kind("ur_queue_handle_t")
-    context, device = (
-        adapter.kind("ur_context_handle_t"),
-        adapter.kind("ur_device_handle_t", counted=False)(),
-    )
+    context = adapter.kind("ur_context_handle_t")
+    device = adapter.kind("ur_device_handle_t", counted=False)()
     platform = adapter.kind("ur_platform_handle_t", counted=False)()
 
     @adapter.entry
@@ -91,10 +89,8 @@ def queue(started: Started) -> int:
     device = ffi.new("uintptr_t *")
     platform = ffi.new("uintptr_t *")
     assert started("urPlatformGet", started.handle, 1, platform, ffi.NULL) == "SUCCESS"
-    assert (
-        started("urDeviceGet", platform[0], UR["UR_DEVICE_TYPE_ALL"], 1, device, ffi.NULL)
-        == "SUCCESS"
-    )
+    given = "urDeviceGet", platform[0], UR["UR_DEVICE_TYPE_ALL"], 1, device, ffi.NULL
+    assert started(*given) == "SUCCESS"
     context = started.make("urContextCreate", 1, device, ffi.NULL)
     return started.make("urQueueCreate", context, device[0], ffi.NULL)
 
@@ -329,16 +325,12 @@ def test_the_programs_callback_is_told_from_its_level_on(
     for level in ("debug", "info", "warning", "error"):
         started.adapter.log(level, f"of {level}")
     assert callback == [(2, "of warning", 77), (3, "of error", 77)]
-    assert (
-        started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_DEBUG"])
-        == "SUCCESS"
-    )
+    given = "urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_DEBUG"]
+    assert started(*given) == "SUCCESS"
     started.adapter.log("debug", "ü\udcff")
     assert callback[2:] == [(0, "ü?", 77)]
-    assert (
-        started("urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_QUIET"])
-        == "SUCCESS"
-    )
+    given = "urAdapterSetLoggerCallbackLevel", started.handle, UR["UR_LOGGER_LEVEL_QUIET"]
+    assert started(*given) == "SUCCESS"
     started.adapter.log("error", "nobody hears")
     assert len(callback) == 3 and capsys.readouterr().err == "<test>[ERROR]: of error\n"
 

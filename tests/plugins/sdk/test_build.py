@@ -301,13 +301,8 @@ def test_the_libraries_of_intels_wheels_do_no_harm(host: Host, toy: Path) -> Non
     libraries = os.path.join(sys.prefix, "lib")
     assert list(Path(libraries).glob("libsvml.so")), "the wheels of the test extra are installed"
     for program in ("", sys.executable):
-        done = host(
-            "open",
-            toy,
-            "table",
-            "adapter",
-            env={"LD_LIBRARY_PATH": libraries, "FAIRLEAD_PYTHON": program},
-        )
+        given = "open", toy, "table", "adapter"
+        done = host(*given, env={"LD_LIBRARY_PATH": libraries, "FAIRLEAD_PYTHON": program})
         assert lines(done)[1] == "table: 0" and done.err == ""
 
 
@@ -513,12 +508,8 @@ def test_an_adapter_that_asks_for_itself_while_it_starts_is_not_there_yet(
         "print('inside', own.urGetAdapterProcAddrTable(12, "
         "ctypes.create_string_buffer(1000)), flush=True)\n" + talkative("x")
     )
-    assert lines(host("open", library, "table")) == [
-        "open: ok",
-        f"inside {UNINITIALIZED}",
-        "table: 0",
-        "x closed",
-    ]
+    given = "open", library, "table"
+    assert lines(host(*given)) == ["open: ok", f"inside {UNINITIALIZED}", "table: 0", "x closed"]
 
 
 def test_a_path_may_have_any_characters(host: Host, tmp_path: Path) -> None:
@@ -591,10 +582,8 @@ def test_two_adapters_in_one_program(
 def test_two_libraries_of_one_adapter_are_one_adapter(
     host: Host, adapter_of: Callable[..., Path]
 ) -> None:
-    first, second = (
-        adapter_of(talkative("one"), library="first.so"),
-        adapter_of(talkative("one"), library="second.so"),
-    )
+    first = adapter_of(talkative("one"), library="first.so")
+    second = adapter_of(talkative("one"), library="second.so")
     words = f"open {first} adapter table adapter open {second} table adapter platform"
     done = host(*words.split(), "pick", "0", "platform")
     assert lines(done).count("platform: 0 0 one") == 2

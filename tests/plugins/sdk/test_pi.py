@@ -195,10 +195,8 @@ def test_what_is_released_at_the_very_end_does_no_harm(
     begin = ("init", "15.47", "devices", "compute")
     output = run(host, reference, *(("late", *begin) if when == "before" else (*begin, "late")))
     retained = UNINITIALIZED if when == "before" else 0
-    assert (
-        output.out.splitlines()[-1]
-        == f"at end: wait 0 finish 0 retain {retained} release 0 teardown 0"
-    )
+    found = output.out.splitlines()[-1]
+    assert found == f"at end: wait 0 finish 0 retain {retained} release 0 teardown 0"
     assert (output.err, output.code) == ("", 0)
 
 

@@ -271,12 +271,8 @@ def test_an_optional_handle_that_is_named_says_whether_it_is_wanted(
         return make("ur_event_handle_t") if phEvent else None
 
     event = ffi.new("uintptr_t *") if wanted else ffi.NULL
-    assert (
-        entry(registry, "urEnqueueEventsWait", body)(
-            registry.give(make("ur_queue_handle_t")), 0, ffi.NULL, event
-        )
-        == "SUCCESS"
-    )
+    given = registry.give(make("ur_queue_handle_t")), 0, ffi.NULL, event
+    assert entry(registry, "urEnqueueEventsWait", body)(*given) == "SUCCESS"
     assert seen == [wanted]
     assert len(registry.list_owned("ur_event_handle_t")) == wanted
 
@@ -286,17 +282,13 @@ def test_other_outputs_that_are_named_are_handed_over(registry: Registry) -> Non
         phProgram[0] = 77
 
     program = ffi.new("uintptr_t *")
-    context, one = (
-        registry.give(make("ur_context_handle_t")),
-        registry.give(make("ur_program_handle_t")),
-    )
+    context = registry.give(make("ur_context_handle_t"))
+    one = registry.give(make("ur_program_handle_t"))
     call = entry(registry, "urProgramLink", body)
     assert call(context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, program) == "SUCCESS"
     assert program[0] == 77
-    assert (
-        call(context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, ffi.NULL)
-        == "INVALID_NULL_POINTER"
-    )
+    given = context, 1, ffi.new("uintptr_t[]", [one]), ffi.NULL, ffi.NULL
+    assert call(*given) == "INVALID_NULL_POINTER"
 
 
 def test_arguments_of_a_kernel_may_be_there_without_a_count(registry: Registry) -> None:
@@ -331,11 +323,9 @@ def test_lists_say_how_many_there_are_and_give_as_many_as_there_is_room_for(
 ) -> None:
     things = [make("ur_platform_handle_t") for _ in range(3)]
     call = entry(registry, "urPlatformGet", lambda: things)
-    adapter, count, room = (
-        registry.give(make("ur_adapter_handle_t")),
-        ffi.new("uint32_t *"),
-        ffi.new("uintptr_t[4]"),
-    )
+    adapter = registry.give(make("ur_adapter_handle_t"))
+    count = ffi.new("uint32_t *")
+    room = ffi.new("uintptr_t[4]")
     assert call(adapter, 0, ffi.NULL, count) == "SUCCESS" and count[0] == 3
     assert call(adapter, 5, ffi.NULL, count) == "SUCCESS"
     assert call(adapter, 4, room, ffi.NULL) == "SUCCESS" and list(room) == [
@@ -384,10 +374,8 @@ def test_an_object_that_is_the_answer_is_not_given(registry: Registry) -> None:
     context, value = make("ur_context_handle_t"), ffi.new("uintptr_t *")
     call = entry(registry, "urQueueGetInfo", lambda: context)
     queue = registry.give(make("ur_queue_handle_t"))
-    assert (
-        call(queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, int(ffi.cast("uintptr_t", value)), ffi.NULL)
-        == "SUCCESS"
-    )
+    given = queue, UR["UR_QUEUE_INFO_CONTEXT"], 8, int(ffi.cast("uintptr_t", value)), ffi.NULL
+    assert call(*given) == "SUCCESS"
     assert (value[0], context.references) == (context.handle, 0) and context.handle
 
 
@@ -408,11 +396,9 @@ def test_a_query_never_writes_more_than_there_is_room_for(
 ) -> None:
     registry = Registry(TABLE)
     call = entry(registry, "urProgramGetInfo", lambda: answer)
-    program, room, written = (
-        registry.give(make("ur_program_handle_t")),
-        ffi.new(f"char[{3 * BYTES}]", b"\xee" * 3 * BYTES),
-        ffi.new("size_t *"),
-    )
+    program = registry.give(make("ur_program_handle_t"))
+    room = ffi.new(f"char[{3 * BYTES}]", b"\xee" * 3 * BYTES)
+    written = ffi.new("size_t *")
     address = int(ffi.cast("uintptr_t", room)) if has_value else 0
     code = call(program, UR["UR_PROGRAM_INFO_IL"], size, address, written if has_size else ffi.NULL)
     untouched = answer if code == "SUCCESS" and has_value else b""

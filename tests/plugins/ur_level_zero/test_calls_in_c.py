@@ -287,10 +287,8 @@ def test_what_needs_more_than_an_append_is_python_s(
 
 
 def test_events_for_which_there_is_no_room_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, cells = (
-        LZEventsInC(Mock(address_of_top=0), False),
-        [Mock(ze=number) for number in (1, 2)],
-    )
+    given = LZEventsInC(Mock(address_of_top=0), False)
+    cells = [Mock(ze=number) for number in (1, 2)]
     make_room = Mock(return_value=False)
     monkeypatch.setattr(in_c, "lib", Mock(fl_lz_make_room=make_room))
     for _ in range(2):

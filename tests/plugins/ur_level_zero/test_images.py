@@ -71,11 +71,8 @@ def test_memory_has_pitches(
     monkeypatch.setattr(
         LZPlatform, "has", lambda self, name: (extension or name[-3:] != "Ext") and has(self, name)
     )
-    queue, one, data = (
-        make.queue(flags),
-        image(calls, make, context, kind),
-        pixels(x * y * z),
-    )
+    given = calls, make, context, kind
+    queue, one, data = make.queue(flags), image(*given), pixels(x * y * z)
     whole, tight = area((0, 0, 0), (x, y, z)), (0, 0)
     calls.ok(WRITE, queue, one, True, *whole, *tight, data, *NO_EVENTS)
     row, slice_ = (0, 32) if lines else (32, 160)

@@ -138,6 +138,5 @@ print(
 """
     path = libze_loader.find_library()
     assert run_python(code, path).out == "False 0 True 0 False\n"
-    assert (
-        run_python(code, path, env={"ZE_ENABLE_TRACING_LAYER": "1"}).out == "True 0 True 0 True\n"
-    )
+    found = run_python(code, path, env={"ZE_ENABLE_TRACING_LAYER": "1"}).out
+    assert found == "True 0 True 0 True\n"

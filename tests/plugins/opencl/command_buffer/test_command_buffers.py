@@ -133,17 +133,13 @@ class Elsewhere:
     def uses(self, bench: Bench, buffer: int, command: int) -> Iterator[str]:
         """The codes of everything in a command-buffer, or with one, that a context matters to: the
         buffers are written to first."""
-        ur, origin, region, host = (
-            self.ur,
-            Offset(0, 0, 0),
-            Region(4 * COUNT, 1, 1),
-            (ctypes.c_int * COUNT)(*range(COUNT)),
-        )
-        none, mine, append = (
-            (0, None, 0, None, None, None, None),
-            self.memory,
-            "urCommandBufferAppendMemBuffer",
-        )
+        ur = self.ur
+        origin = Offset(0, 0, 0)
+        region = Region(4 * COUNT, 1, 1)
+        host = (ctypes.c_int * COUNT)(*range(COUNT))
+        none = 0, None, 0, None, None, None, None
+        mine = self.memory
+        append = "urCommandBufferAppendMemBuffer"
         waits = (0, None, 1, array(self.event), None, None, None)
         yield ur(f"{append}WriteExp", buffer, mine, 0, 4 * COUNT, host, *none)
         yield ur(f"{append}ReadExp", buffer, mine, 0, 4 * COUNT, host, *none)
@@ -170,10 +166,8 @@ class Elsewhere:
         )
         yield ur(f"{append}FillExp", buffer, mine, b"abcd", 4, 0, 8, *none)
         rows = arguments(memory(mine), value(1))
-        launch, sizes_ = (
-            "urCommandBufferAppendKernelLaunchWithArgsExp",
-            (1, None, sizes(COUNT), None, len(rows), rows),
-        )
+        launch = "urCommandBufferAppendKernelLaunchWithArgsExp"
+        sizes_ = 1, None, sizes(COUNT), None, len(rows), rows
         yield ur(launch, buffer, self.kernel, *sizes_, 0, None, *none)
         yield ur(launch, buffer, bench.kernels["bump"], *sizes_, 0, None, *none)
         yield ur("urCommandBufferAppendUSMAdviseExp", buffer, bench.address, 4, 1, *waits)
@@ -206,13 +200,8 @@ def test_objects_of_another_context_are_refused(bench: Bench) -> None:
 
 def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugin) -> None:
     native = bench.ur.make("urContextGetNativeHandle", bench.context).value
-    assert uses(
-        bench,
-        bench.ur.make(
-            "urContextCreateWithNativeHandle", native, adapter.handles[0], 0, None, None
-        ).value
-        or 0,
-    ) == {"SUCCESS"}
+    given = "urContextCreateWithNativeHandle", native, adapter.handles[0], 0, None, None
+    assert uses(bench, bench.ur.make(*given).value or 0) == {"SUCCESS"}
 
 
 # profiling, queries, misuse

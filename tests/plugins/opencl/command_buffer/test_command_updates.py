@@ -35,10 +35,8 @@ def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
         buffer, "bump", pointer(bench.address), value(3), others=("scale",), handle=True
     )
     bench.finalize(buffer)
-    start, everything = (
-        list(range(COUNT)),
-        {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}},
-    )
+    start = list(range(COUNT))
+    everything = {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}}
     scaled = [5 * cell for cell in start]
     for name, given, expected in (
         ("scale", everything, scaled),
@@ -85,10 +83,8 @@ def test_other_kernels_come_before_other_arguments(
         "values": {i: ctypes.c_int(10 * i) for i in range(1, 6)},
     }
     smaller = update(sized, pNewGlobalWorkSize=sizes(4), values={1: ctypes.c_int(7)})
-    assert (
-        bench.update(buffer, smaller, update(other, hNewKernel=bench.kernels["many"], **everything))
-        == "SUCCESS"
-    )
+    given = buffer, smaller, update(other, hNewKernel=bench.kernels["many"], **everything)
+    assert bench.update(*given) == "SUCCESS"
     assert order == [True, False]
     for queue in (bench.queue, free_queue):
         bench.reset()

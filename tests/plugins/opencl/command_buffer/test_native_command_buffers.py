@@ -42,11 +42,8 @@ def test_an_update_that_is_refused_changes_nothing(
 
         def half(cl: int, count: int, kinds: Any, configs: Any) -> int:
             calls.append(count)
-            return (
-                driver(cl, count, kinds, configs)
-                if len(calls) > 1
-                else driver(cl, count - 1, kinds, configs) or -6
-            )
+            given = cl, count - 1, kinds, configs
+            return driver(cl, count, kinds, configs) if len(calls) > 1 else driver(*given) or -6
 
         return half if what == "half of it" and name == "clUpdateMutableCommandsKHR" else driver
 
@@ -95,10 +92,8 @@ def test_enqueues_and_updates_take_no_memory(
 
     def work(times: int) -> int:
         for turn in range(times):
-            assert (
-                bench.update(buffer, update(commands[turn % 64], values={1: ctypes.c_int(turn)}))
-                == "SUCCESS"
-            )
+            got = bench.update(buffer, update(commands[turn % 64], values={1: ctypes.c_int(turn)}))
+            assert got == "SUCCESS"
             bench.run(buffer)
         return process.memory_info().rss
 

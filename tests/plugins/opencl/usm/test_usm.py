@@ -52,10 +52,8 @@ def test_a_device_says_what_it_can_do(way: Way) -> None:
     found = support(way.ur, way.device)
     assert found["device"] & ACCESS
     if way.by_extension:
-        table, native = (
-            opencl(way.ur, way.context)[0],
-            way.ur.make("urDeviceGetNativeHandle", way.device.handle),
-        )
+        table = opencl(way.ur, way.context)[0]
+        native = way.ur.make("urDeviceGetNativeHandle", way.device.handle)
         for kind, name in QUERIES.items():
             said, what = ctypes.c_uint64(), OPENCL[f"CL_DEVICE_{name}_CAPABILITIES_INTEL"]
             assert table.clGetDeviceInfo(native, what, 8, ctypes.byref(said), None) == 0
@@ -80,10 +78,8 @@ def test_a_way_that_the_driver_does_not_have(
     assert not any(support(ur, device).values())
     context = ur.make("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
-    assert (
-        ur("urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made))
-        == "INVALID_OPERATION"
-    )
+    given = "urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made)
+    assert ur(*given) == "INVALID_OPERATION"
     assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
     ur.ok("urContextRelease", context)
     monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
@@ -157,10 +153,8 @@ def test_wishes_that_there_are_not(way: Way) -> None:
     host = struct("ur_usm_host_desc_t", "USM_HOST_DESC", flags=2)
     device = struct("ur_usm_device_desc_t", "USM_DEVICE_DESC", flags=8)
     for chain in (host, device):
-        assert (
-            way.try_alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(chain)))[0]
-            == "INVALID_ENUMERATION"
-        )
+        found = way.try_alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(chain)))[0]
+        assert found == "INVALID_ENUMERATION"
     host.flags, host.pNext = 0, ctypes.addressof(device)
     device.flags, device.pNext = 0, ctypes.addressof(host)  # a ring
     way.free(way.alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(host))))
@@ -176,10 +170,8 @@ def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
             "urEnqueueUSMMemcpy", queue, False, host, address, 1 << 20, 0, None, ctypes.byref(event)
         )
         way.free(address)
-        assert (
-            ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-            == UR["UR_EVENT_STATUS_COMPLETE"]
-        )
+        given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+        assert ur.number(*given) == UR["UR_EVENT_STATUS_COMPLETE"]
         ur.ok("urEventRelease", event)
         ur.ok("urQueueRelease", queue)
 
@@ -247,10 +239,8 @@ def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> 
     context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
     how, value = usm.make_pointer_argument(context, address)
     if how == "usm":
-        assert (
-            find_extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value)
-            == 0
-        )
+        given = kernel, index, value
+        assert find_extension(context.platform, "clSetKernelArgMemPointerINTEL")(*given) == 0
     elif how == "svm":
         assert table.clSetKernelArgSVMPointer(kernel, index, value) == 0
     else:
@@ -271,21 +261,15 @@ def test_kernels_reach_memory_by_its_address(way: Way, ur: Calls) -> None:
         for offset in (0, 2048):
             set_pointer(way, table, kernel, 0, target + offset)
             set_pointer(way, table, kernel, 1, source + 1024)
-            assert (
-                table.clEnqueueNDRangeKernel(
-                    native_queue, kernel, 1, None, count, None, 0, None, None
-                )
-                == 0
-            )
+            given = native_queue, kernel, 1, None, count, None, 0, None, None
+            assert table.clEnqueueNDRangeKernel(*given) == 0
             assert table.clFinish(native_queue) == 0
             assert way.content(target + offset, 1024) == bytes(
                 (ctypes.c_int32 * 256)(*range(1, 257))
             )
         set_pointer(way, table, kernel, 1, 0)
-        assert (
-            table.clEnqueueNDRangeKernel(native_queue, kernel, 1, None, count, None, 0, None, None)
-            == 0
-        )
+        given = native_queue, kernel, 1, None, count, None, 0, None, None
+        assert table.clEnqueueNDRangeKernel(*given) == 0
         assert way.content(target + 2048, 1024) == bytes((ctypes.c_int32 * 256)(*[7] * 256))
         way.free(source, target)
     table.clReleaseKernel(kernel)
@@ -306,12 +290,8 @@ def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None
         assert into.raw == b"abcd" * 16
         assert table.clSetKernelArgSVMPointer(kernel, 0, address) == 0
         assert table.clSetKernelArgSVMPointer(kernel, 1, None) == 0
-        assert (
-            table.clEnqueueNDRangeKernel(
-                queue, kernel, 1, None, (ctypes.c_size_t * 1)(16), None, 0, None, None
-            )
-            == 0
-        )
+        given = queue, kernel, 1, None, (ctypes.c_size_t * 1)(16), None, 0, None, None
+        assert table.clEnqueueNDRangeKernel(*given) == 0
         assert way.content(address, 64) == bytes((ctypes.c_int32 * 16)(*[7] * 16))
         way.free(address)
     table.clReleaseKernel(kernel)
@@ -323,11 +303,9 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
 
     assert adapter.registry is not None
     context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
-    one, other, host = (
-        way.alloc("device", 256),
-        way.alloc("device", 256),
-        ctypes.create_string_buffer(64),
-    )
+    one = way.alloc("device", 256)
+    other = way.alloc("device", 256)
+    host = ctypes.create_string_buffer(64)
     outside = ctypes.addressof(host)
     pairs = [(one + 8, other + 16), (one + 8, outside), (outside, one + 8)]
     found = [usm.make_copy_operation(context, target, source, 32) for target, source in pairs]
@@ -405,14 +383,10 @@ def test_host_memory_that_cannot_be_made_known(way: Way, ur: Calls) -> None:
     assert ur("urUSMImportExp", way.context, None, 8) == "INVALID_NULL_POINTER"
     assert ur("urUSMHostAllocRegisterExp", way.context, inside, 0, None) == "INVALID_VALUE"
     assert ur("urUSMHostAllocRegisterExp", way.context, inside, 100, None) == "INVALID_VALUE"
-    assert (
-        ur("urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None)
-        == "INVALID_VALUE"
-    )
-    assert (
-        ur("urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags))
-        == "INVALID_ENUMERATION"
-    )
+    given = "urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None
+    assert ur(*given) == "INVALID_VALUE"
+    given = "urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags)
+    assert ur(*given) == "INVALID_ENUMERATION"
     assert ur("urUSMHostAllocUnregisterExp", way.context, inside) == "INVALID_VALUE"
 
 

@@ -168,25 +168,16 @@ def test_what_a_pool_can_be_told(way: Way, ur: Calls) -> None:
     set_size(way, pool, "USED_HIGH", 0)
     assert sizes(way, pool) == (200, 200, 0, 0)
     setter = ("urUSMPoolSetInfoExp", pool)
-    assert (
-        ur(*setter, UR["UR_USM_POOL_INFO_USED_HIGH_EXP"], ctypes.byref(number), 8)
-        == "INVALID_VALUE"
-    )
-    assert (
-        ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], ctypes.byref(number), 4)
-        == "INVALID_SIZE"
-    )
-    assert (
-        ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], None, 8) == "INVALID_NULL_POINTER"
-    )
-    assert (
-        ur(*setter, UR["UR_USM_POOL_INFO_CONTEXT"], ctypes.byref(number), 8)
-        == "UNSUPPORTED_ENUMERATION"
-    )
-    assert (
-        ur(*setter, UR["UR_USM_POOL_INFO_USED_CURRENT_EXP"], ctypes.byref(number), 8)
-        == "UNSUPPORTED_ENUMERATION"
-    )
+    given = *setter, UR["UR_USM_POOL_INFO_USED_HIGH_EXP"], ctypes.byref(number), 8
+    assert ur(*given) == "INVALID_VALUE"
+    given = *setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], ctypes.byref(number), 4
+    assert ur(*given) == "INVALID_SIZE"
+    found = ur(*setter, UR["UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP"], None, 8)
+    assert found == "INVALID_NULL_POINTER"
+    given = *setter, UR["UR_USM_POOL_INFO_CONTEXT"], ctypes.byref(number), 8
+    assert ur(*given) == "UNSUPPORTED_ENUMERATION"
+    given = *setter, UR["UR_USM_POOL_INFO_USED_CURRENT_EXP"], ctypes.byref(number), 8
+    assert ur(*given) == "UNSUPPORTED_ENUMERATION"
     assert ur(*setter, 77, ctypes.byref(number), 8) == "INVALID_ENUMERATION"
     ur.ok("urUSMPoolRelease", pool)
 
@@ -221,11 +212,9 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
     pool = new_pool(way)
     for queue in way.queues():
         gate, go = held_back(ur, way.context)
-        address, copy, free = (
-            way.alloc("device", 512, pool=pool),
-            ctypes.c_void_p(),
-            ctypes.c_void_p(),
-        )
+        address = way.alloc("device", 512, pool=pool)
+        copy = ctypes.c_void_p()
+        free = ctypes.c_void_p()
         host = ctypes.create_string_buffer(b"h" * 512, 512)
         given = queue, False, address, host, 512, 1, array(gate), ctypes.byref(copy)
         ur.ok("urEnqueueUSMMemcpy", *given)
@@ -272,18 +261,14 @@ def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None
     flags = struct("ur_exp_async_usm_alloc_properties_t", "EXP_ASYNC_USM_ALLOC_PROPERTIES", flags=2)
     allocate, out = "urEnqueueUSMDeviceAllocExp", ctypes.byref(made)
     assert ur(allocate, way.queue, None, 0, None, 0, None, out, None) == "INVALID_USM_SIZE"
-    assert (
-        ur(allocate, way.queue, None, 64, ctypes.byref(flags), 0, None, out, None)
-        == "INVALID_ENUMERATION"
-    )
+    given = allocate, way.queue, None, 64, ctypes.byref(flags), 0, None, out, None
+    assert ur(*given) == "INVALID_ENUMERATION"
     assert ur(allocate, way.queue, None, 64, None, 0, None, None, None) == "INVALID_NULL_POINTER"
     assert ur(allocate, None, None, 64, None, 0, None, out, None) == "INVALID_NULL_HANDLE"
     assert ur(allocate, way.queue, None, 64, None, 1, None, out, None) == "INVALID_EVENT_WAIT_LIST"
     if way.name == "buffer":
-        assert (
-            ur("urEnqueueUSMHostAllocExp", way.queue, None, 64, None, 0, None, out, None)
-            == "INVALID_OPERATION"
-        )
+        given = "urEnqueueUSMHostAllocExp", way.queue, None, 64, None, 0, None, out, None
+        assert ur(*given) == "INVALID_OPERATION"
     address = way.alloc("device", 64)
     free = ("urEnqueueUSMFreeExp", way.queue)
     assert ur(*free, pool, address, 0, None, None) == "INVALID_VALUE"

@@ -51,20 +51,15 @@ def test_sizes_beyond_all_addresses(way: Way, ur: Calls) -> None:
     address, host = way.alloc("device", 64), ctypes.create_string_buffer(64)
     for size in ((1 << 64) - 1, (1 << 64) - 64):
         for target, source in ((address, host), (host, address), (host, host)):
-            assert (
-                ur("urEnqueueUSMMemcpy", way.queue, True, target, source, size, 0, None, None)
-                == "INVALID_SIZE"
-            )
-        assert (
-            ur("urEnqueueUSMFill", way.queue, host, 1, b"x", size, 0, None, None) == "INVALID_SIZE"
-        )
+            given = "urEnqueueUSMMemcpy", way.queue, True, target, source, size, 0, None, None
+            assert ur(*given) == "INVALID_SIZE"
+        found = ur("urEnqueueUSMFill", way.queue, host, 1, b"x", size, 0, None, None)
+        assert found == "INVALID_SIZE"
         assert ur("urEnqueueUSMPrefetch", way.queue, host, size, 0, 0, None, None) == "INVALID_SIZE"
         place = (host, size, address, 64, 64, 1 << 40)
         assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, 0, None, None) == "INVALID_SIZE"
-        assert (
-            ur("urEnqueueUSMFill2D", way.queue, host, size, 1, b"x", 1, 1 << 40, 0, None, None)
-            == "INVALID_SIZE"
-        )
+        given = "urEnqueueUSMFill2D", way.queue, host, size, 1, b"x", 1, 1 << 40, 0, None, None
+        assert ur(*given) == "INVALID_SIZE"
     way.free(address)
 
 
@@ -85,10 +80,8 @@ def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> Non
                 given = queue, address + offset, count, pattern, size
                 ur.ok("urEnqueueUSMFill", *given, 0, None, ctypes.byref(event))
                 finish(ur, event, "USM_FILL")
-                assert (
-                    way.content(address + offset, size + 32)
-                    == pattern * (size // count) + b"\0" * 32
-                )
+                found = way.content(address + offset, size + 32)
+                assert found == pattern * (size // count) + b"\0" * 32
             ur.ok(
                 "urEnqueueUSMFill", queue, address, count, pattern, count, 0, None, None
             )  # once, and no event
@@ -181,11 +174,9 @@ def test_rows_are_copied(
 
 
 def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
-    address, host, end = (
-        way.alloc("device", 1024),
-        ctypes.create_string_buffer(4096),
-        (0, None, None),
-    )
+    address = way.alloc("device", 1024)
+    host = ctypes.create_string_buffer(4096)
+    end = 0, None, None
     for target_pitch, source_pitch, width, height in (
         (0, 64, 4, 4),
         (64, 0, 4, 4),
@@ -197,14 +188,10 @@ def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
     ):
         place = (address, target_pitch, host, source_pitch, width, height)
         assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, *end) == "INVALID_SIZE"
-    assert (
-        ur("urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address + 512, 64, 64, 9, *end)
-        == "INVALID_SIZE"
-    )
-    assert (
-        ur("urEnqueueUSMMemcpy2D", way.queue, True, None, 64, address, 64, 64, 9, *end)
-        == "INVALID_NULL_POINTER"
-    )
+    given = "urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address + 512, 64, 64, 9, *end
+    assert ur(*given) == "INVALID_SIZE"
+    given = "urEnqueueUSMMemcpy2D", way.queue, True, None, 64, address, 64, 64, 9, *end
+    assert ur(*given) == "INVALID_NULL_POINTER"
     ur.ok(
         "urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address, 64, 0, 4, *end
     )  # rows of nothing
@@ -221,10 +208,8 @@ def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
     ):
         code = ur("urEnqueueUSMFill2D", way.queue, address, pitch, count, host, width, height, *end)
         assert code == "INVALID_SIZE", (pitch, count, width, height)
-    assert (
-        ur("urEnqueueUSMFill2D", way.queue, address, 64, 4, None, 64, 4, *end)
-        == "INVALID_NULL_POINTER"
-    )
+    given = "urEnqueueUSMFill2D", way.queue, address, 64, 4, None, 64, 4, *end
+    assert ur(*given) == "INVALID_NULL_POINTER"
     way.free(address)
 
 
