@@ -126,6 +126,20 @@ def test_a_struct_of_another_type_is_refused(bench: ZeBench) -> None:
     assert out[0] == 1
 
 
+def test_events_that_are_none_are_refused(bench: ZeBench) -> None:
+    out, (event,) = bench.ints(0), bench.events(1)
+    made = bench.list(mutable=True)
+    number = bench.next_id(made)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, 0, event)
+    bench.ze.ok("zeCommandListClose", made)
+    ask = "zeCommandListUpdateMutableCommandWaitEventsExp", made, number
+    assert bench.ze.code(*ask, 0, array(event)) == "INVALID_SIZE"
+    assert bench.ze.code(*ask, 1, array(12345)) == "INVALID_SYNCHRONIZATION_OBJECT"
+    bench.ze.ok("zeEventHostSignal", event)
+    bench.run(made)
+    assert out[0] == 1
+
+
 def test_lists_say_whether_they_are_mutable(bench: ZeBench) -> None:
     for is_mutable in (False, True):
         answer = ctypes.c_uint8(7)
