@@ -93,7 +93,8 @@ class KernelAccess:
         program: The syntax tree of its program: helpers, types and pragmas.
         function: Its own.
         parameters: In their order.
-        arguments: The accesses to each argument that is a pointer to global or constant memory.
+        accesses: To the memory of arguments, in the order in which an item does them.
+        arguments: What they mean for each pointer to global or constant memory.
         loop: The loop over items, if the kernel has one.
         uses: What else it uses: `barrier`, `local memory`, `atomics`, `printf`.
         ids: The functions of ids that it or its helpers call.
@@ -105,6 +106,7 @@ class KernelAccess:
     program: ParsedProgram
     function: c_ast.FuncDef
     parameters: tuple[KernelParameter, ...]
+    accesses: tuple[Access, ...]
     arguments: Mapping[str, ArgumentAccess]
     loop: ItemLoop | None
     uses: frozenset[str]
@@ -169,6 +171,7 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
         program,
         function,
         declared,
+        tuple(walk.accesses),
         {one.name: _argument(one, walk) for one in pointers if one.type.space != "local"},
         loop,
         frozenset(walk.uses),

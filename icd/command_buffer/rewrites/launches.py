@@ -169,8 +169,7 @@ def _read(
     if is_isolated:
         if kernel.access.arguments.keys() - kernel.elements.keys():
             raise NotFused("it uses memory otherwise than by indices")
-        arrays = {variable for variable, _ in kernel.elements.values()}
-        if reason := why_not_isolated(kernel.access, arrays):
+        if reason := why_not_isolated(kernel.access):
             raise NotFused(reason)
     return made
 

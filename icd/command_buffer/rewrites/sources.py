@@ -6,8 +6,8 @@ import copy
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pycparser import c_ast
@@ -113,13 +113,13 @@ def _write_function(
     function.decl.name = function.decl.type.type.declname = name
     for one in own:
         variable, kind = kernel.elements[one]
-        _TakeVariable(variable, f"fl_own_{one}").visit(function.body)
+        _exchange(function.body, partial(_find_variable, variable, f"fl_own_{one}"))
         function.decl.type.args.params.append(_declare(f"fl_own_{one}", kind, is_pointer=True))
     for one in IDS if grid else (ITEM,):
         function.decl.type.args.params.append(_declare(one, "size_t"))
     block = function.body.block_items
     if kernel.loop is None:
-        _TakeItem(range_, is_grid=grid is not None).visit(function.body)
+        _exchange(function.body, partial(_find_item, range_, grid is not None))
     else:
         place = kernel.access.function.body.block_items.index(kernel.loop.node)
         block[place] = _run_once(block[place], kernel.loop.variable)
@@ -187,40 +187,34 @@ def _declare(name: str, kind: str, *, is_pointer: bool = False) -> Any:
     return c_ast.Decl(*(name, [], [], [], []), type_, None, None)
 
 
-class _TakeVariable(c_ast.NodeVisitor):
-    """Lets a function use a variable for the element of an array."""
-
-    def __init__(self, array: str, pointer: str) -> None:
-        self._array, self._pointer = array, pointer
-
-    def generic_visit(self, node: Any) -> None:
-        for name, child in node.children():
-            is_element = isinstance(child, c_ast.ArrayRef) and isinstance(child.name, c_ast.ID)
-            if is_element and child.name.name == self._array:
-                # children() names them so: "args" or "exprs[1]"
-                field, _, place = name.partition("[")
-                new = c_ast.UnaryOp("*", c_ast.ID(self._pointer))
-                if place:
-                    getattr(node, field)[int(place[:-1])] = new
-                else:
-                    setattr(node, field, new)
-            else:
-                self.visit(child)
-
-
-class _TakeItem(c_ast.NodeVisitor):
-    """Lets a function take its item instead of asking for its ids."""
-
-    def __init__(self, range_: Three, *, is_grid: bool) -> None:
-        self._range, self._is_grid = range_, is_grid
-
-    def visit_FuncCall(self, node: Any) -> None:
-        if (name := getattr(node.name, "name", "")) in ITEM_FUNCTIONS:
-            dimension = int(node.args.exprs[0].value)
-            size = self._range[dimension]
-            text = ITEM if size == math.prod(self._range) else "0"
-            text = IDS[dimension] if self._is_grid else text
-            text = f"{size}UL" if name == "get_global_size" else text
-            node.name, node.args = c_ast.ID("(size_t)"), c_ast.ExprList([c_ast.ID(text)])
+def _exchange(node: Any, find: Callable[[Any], Any]) -> None:
+    """Exchange the parts of a node for which another one is found."""
+    for name, child in node.children():
+        new = find(child)
+        if new is None:
+            _exchange(child, find)
+            continue
+        field, _, place = name.partition("[")  # children() names them so: "args" or "exprs[1]"
+        if place:
+            getattr(node, field)[int(place[:-1])] = new
         else:
-            self.generic_visit(node)
+            setattr(node, field, new)
+
+
+def _find_variable(array: str, pointer: str, node: Any) -> Any:
+    """Return the variable that stands for an element of an array, None for other nodes."""
+    is_element = isinstance(node, c_ast.ArrayRef) and getattr(node.name, "name", "") == array
+    return c_ast.UnaryOp("*", c_ast.ID(pointer)) if is_element else None
+
+
+def _find_item(range_: Three, is_grid: bool, node: Any) -> Any:
+    """Return what stands for a question for ids or for the range, None for other nodes."""
+    name = getattr(node.name, "name", "") if isinstance(node, c_ast.FuncCall) else ""
+    if name not in ITEM_FUNCTIONS:
+        return None
+    dimension = int(node.args.exprs[0].value)
+    size = range_[dimension]
+    text = ITEM if size == math.prod(range_) else "0"
+    text = IDS[dimension] if is_grid else text
+    text = f"{size}UL" if name == "get_global_size" else text
+    return c_ast.Cast(_declare("", "size_t").type, c_ast.ID(text))
