@@ -14,7 +14,7 @@ from .conditions import UNIFORM_GROUPS, Needs
 from .constants import integer
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import children, line_of
+from .syntax import children, line_of, list_names, walk_tree
 from .values import (
     PRIVATE,
     Integer,
@@ -69,12 +69,14 @@ class SignedResult:
         value: The right number as long as no type was too small; None if it is not known.
         needs: What must be true, so that its type was not, nor another one on the way to it.
         range: The least and the greatest number of the type; (0, 0) if it is not known.
+        grows: Whether an inner loop multiplies a variable by itself, or by a number.
     """
 
     value: Polynomial | None
     needs: Needs
     range: tuple[int, int]
     line: int
+    grows: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         uses: `barrier`, `local memory`, `atomics`, `printf`: what else the kernel uses.
         returned: The values that the function returns.
         left: What may have ended the walk already: `Return`, `Break`, `Continue`.
+        loops: In how many loops it is, but for that over items.
     """
 
     def __init__(self, program: ParsedProgram, uniform_groups: bool) -> None:
@@ -133,6 +136,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.uses: set[str] = set()
         self.returned: list[Value] = []
         self.left: frozenset[type] = frozenset()
+        self.loops = 0
         self.types = SourceTypes(program)
         self._functions = program.functions
         self._groups: Needs = frozenset() if uniform_groups else UNIFORM_GROUPS
@@ -303,6 +307,10 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     def visit_Assignment(self, node: c_ast.Assignment) -> Value:
         right: Value = self.visit(node.rvalue)
+        if self.loops and _multiplies(node):
+            type_ = find_type(self.visit(node.lvalue))
+            if type_ is None or (type_.kind == "integer" and type_.signed):
+                self.signed.append(SignedResult(None, frozenset(), (0, 0), self.line, grows=True))
         if node.op == "=":
             return self._assign(node.lvalue, lambda _: right, reads=False)
         name = node.op[:-1]
@@ -435,6 +443,15 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.returned, self.left, self.line = returned, left, line
         self._depth -= 1
         return self._convert(found, self.types.read(function.decl.type.type))
+
+
+def _multiplies(node: c_ast.Assignment) -> bool:
+    """Return whether a variable becomes a product of itself, or what has such a product."""
+    if not isinstance(node.lvalue, c_ast.ID):
+        return False
+    products = [one for one in walk_tree(node.rvalue) if isinstance(one, c_ast.BinaryOp)]
+    names = (list_names(one) for one in products if one.op == "*")
+    return node.op == "*=" or any(node.lvalue.name in one for one in names)
 
 
 def parameters(function: c_ast.FuncDef, types: SourceTypes) -> list[KernelParameter]:

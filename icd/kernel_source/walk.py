@@ -171,6 +171,7 @@ class Walk(Evaluation):
             step: What follows a turn, also one that `continue` ends.
         """
         left = self.left
+        self.loops += item is None
         self.forget(names)
         with self.branch(is_done=item is not None):
             if item:
@@ -181,6 +182,7 @@ class Walk(Evaluation):
         noted = len(self.signed)
         with self.branch():
             self.visit(step)
+        self.loops -= item is None
         if item is not None:  # its range says which numbers the counter gets
             del self.signed[noted:]
         self.forget(names)

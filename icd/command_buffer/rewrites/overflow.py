@@ -6,7 +6,8 @@ Processors let such numbers wrap around, so results depend on what a compiler se
 numbers fit, it concludes only what is true. So:
 
 - numbers that follow from an item's number are checked with the launch's values. A launch in which
-  one does not fit stays as it is: nobody knows what its compiler concluded there;
+  one does not fit stays as it is: nobody knows what its compiler concluded there. So does one in
+  which an inner loop multiplies such a number again and again, which hardly ever fits;
 - numbers of memory and of arguments are not known. On a CPU, what a launch with such numbers writes
   is hidden from those behind it. It also does not see that two of its arguments are the same.
   Zeros that are arguments of the fused kernel do that: a compiler cannot know that they are 0.
@@ -33,6 +34,11 @@ def find_overflow(access: KernelAccess, values: LaunchValues) -> tuple[bool, str
         if one.value is not None and all(need.holds(values) for need in one.needs):
             continue
         may_overflow = True
+        if one.grows:
+            return (
+                True,
+                f"an inner loop multiplies a signed integer again and again (line {one.line})",
+            )
         found = values.bounds(one.value) if one.value is not None and one.value.varies else None
         if found and not one.range[0] <= found[0] <= found[1] <= one.range[1]:
             return True, f"a signed integer of an item does not fit in its type (line {one.line})"
