@@ -242,8 +242,10 @@ def build_opencl_loader(directory: Path, flags: Sequence[str] = ()) -> Path:
     """Compile libOpenCL's C with opencl_loader/check.c, its fake drivers, and the layers that trace
     and record.
 
-    Returns the program's path.
+    They have a folder of their own: libze_loader's check has drivers of the same names. Returns the
+    program's path.
     """
+    directory /= "opencl_loader"
     directory.mkdir(parents=True, exist_ok=True)
     compiler = [
         *os.environ.get("CC", "cc").split(),
