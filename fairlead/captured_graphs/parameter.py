@@ -339,10 +339,6 @@ def _make_closed_type(size: int) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": [0, 0], "itemsize": size})
 
 
-#: NumPy 2.5 has a method for subclasses, and warns of the attribute.
-_set_dtype: Final = getattr(np.ndarray, "_set_dtype", vars(np.ndarray)["dtype"].__set__)
-
-
 class ConvertedParameter(GraphParameter, np.ndarray):
     """What `numpy.float32(p)` gives in a capture block: a Parameter of that type, computed from p.
 
@@ -374,8 +370,8 @@ class ConvertedParameter(GraphParameter, np.ndarray):
             return
         function = Formula("astype", dtype)
         value = function(offered.value)
-        np.ndarray.resize(self, 0, refcheck=False)
-        _set_dtype(self, _make_closed_type(dtype.itemsize))
+        state: Any = (1, (0,), _make_closed_type(dtype.itemsize), False, b"")
+        np.ndarray.__setstate__(self, state)  # NumPy 2.5 warns of those who set `dtype`
         self._memory = (ctypes.c_ubyte * dtype.itemsize)()
         GraphParameter.__init__(self, value, name=offered.name)
         self.source = offered, function
