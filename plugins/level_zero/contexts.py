@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
@@ -27,10 +27,16 @@ _TYPES: Final = {
 
 
 class _SharedContext:
-    """A cl_context, and how many contexts of Level Zero have it."""
+    """A cl_context, and how many contexts of Level Zero have it.
+
+    Attributes:
+        freed_later: the addresses that the program has freed, and for each a function that says
+            whether something that was enqueued before still runs.
+    """
 
     def __init__(self, ur: URContext) -> None:
         self.ur, self.users = ur, 0
+        self.freed_later: dict[int, Callable[[], bool]] = {}
 
 
 #: Contexts of the same devices have one cl_context, by the devices: drivers of Level Zero run a
@@ -77,6 +83,32 @@ class ZeContext(Object):
         """
         if device is not None and device not in self.devices:
             raise make_failure("INVALID_ARGUMENT", "the device is not one of the context")
+
+    def free(self, address: int) -> None:
+        """Free memory that nothing uses any more."""
+        release_memory(remove(self.ur, address), wait=False)
+
+    def free_later(self, address: int, runs: Callable[[], bool]) -> None:
+        """Free memory in a later call, when a function says that nothing runs any more."""
+        self._own.freed_later[address] = runs
+
+    def free_ended(self) -> None:
+        """Free the memory that had to wait and need not any more."""
+        for address, runs in list(self._own.freed_later.items()):
+            if not runs() and self._own.freed_later.pop(address, None) is not None:
+                self.free(address)
+
+    def find_base(self, address: int) -> Allocation:
+        """Return the allocation that begins at an address.
+
+        Raises:
+            LevelZeroError: INVALID_ARGUMENT if no allocation of the context begins there.
+        """
+        self.free_ended()
+        found = None if address in self._own.freed_later else find(self.ur, address)
+        if found is None or found.base != address or found.imported:
+            raise make_failure("INVALID_ARGUMENT", "no memory of the context begins there")
+        return found
 
     def close(self) -> None:
         """Free the memory that nobody has freed, with the last context that has it."""
@@ -156,6 +188,7 @@ def _allocate(
     context: ZeContext, kind: str, device: ZeDevice | None, size: int, alignment: int
 ) -> int:
     context.check(device)
+    context.free_ended()
     # Other drivers refuse no alignment. The next power of two suits, too.
     align = 1 << (alignment - 1).bit_length() if alignment else 0
     if align > _MOST_MEMORY:  # of the size the driver says so
@@ -188,22 +221,10 @@ def zeMemAllocShared(
     return _allocate(hContext, "shared", hDevice or hContext.devices[0], size, alignment)
 
 
-def find_base(context: ZeContext, address: int) -> Allocation:
-    """Return the allocation that begins at an address.
-
-    Raises:
-        LevelZeroError: INVALID_ARGUMENT if no allocation of the context begins there.
-    """
-    found = find(context.ur, address)
-    if found is None or found.base != address or found.imported:
-        raise make_failure("INVALID_ARGUMENT", "no memory of the context begins there")
-    return found
-
-
 @driver.entry
 def zeMemFree(hContext: ZeContext, ptr: int) -> None:
-    find_base(hContext, ptr)
-    release_memory(remove(hContext.ur, ptr), wait=False)
+    hContext.find_base(ptr)
+    hContext.free(ptr)
 
 
 @driver.entry

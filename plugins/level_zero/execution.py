@@ -6,17 +6,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ..opencl.usm.allocations import release_memory
-from ..opencl.usm.registry import remove
 from .completions import FOREVER
-from .contexts import ZeContext, find_base
-from .core import driver, make_failure
+from .contexts import ZeContext
+from .core import ZE, driver, make_failure
 from .devices import ZeDevice
 from .events import ZeEvent
 from .lists import ZeCommandList, get_stream
 from .queues import SYNCHRONOUS, ZeFence, ZeQueue
 from .streams import Stream, StreamStep, get_order_lock
 
+_DEFER: Final = ZE["ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE"]
 _PATIENCE: Final = 10_000_000_000  # nanoseconds
 
 
@@ -148,14 +147,39 @@ def zeDeviceSynchronize(hDevice: ZeDevice) -> None:
         stream.wait(FOREVER)
 
 
+def _watch_streams(context: ZeContext) -> Callable[[], bool]:
+    """Return a function that says whether something that is enqueued now still runs.
+
+    What waits for an event that is not signaled counts as well.
+    """
+    marks = [(stream, StreamStep()) for stream in _list_streams(context)]
+    for stream, mark in marks:
+        stream.submit([mark])
+
+    def runs() -> bool:
+        with get_order_lock():
+            return any(
+                any(mark is step for step in stream.pending)
+                or (mark.end is not None and mark.end.is_pending)
+                for stream, mark in marks
+            )
+
+    return runs
+
+
 @driver.entry
 def zeMemFreeExt(hContext: ZeContext, pMemFreeDesc: Any, ptr: int) -> None:
     """Free memory after everything that is enqueued now, for both policies.
 
     A list that is executed later must not use it.
     """
-    find_base(hContext, ptr)
-    if pMemFreeDesc.freePolicy:
+    hContext.find_base(ptr)
+    if pMemFreeDesc.freePolicy == _DEFER:  # no wait: it may be for the caller
+        runs = _watch_streams(hContext)
+        if runs():
+            hContext.free_later(ptr, runs)
+            return
+    elif pMemFreeDesc.freePolicy:
         for stream in _list_streams(hContext):
             stream.wait(FOREVER)
-    release_memory(remove(hContext.ur, ptr), wait=False)
+    hContext.free(ptr)

@@ -112,6 +112,28 @@ def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
     assert result.all == [1, 2]
 
 
+def test_memory_is_freed_later_and_the_call_does_not_wait(bench: ZeBench) -> None:
+    """What uses it waits for the caller itself."""
+    out, result, (gate,) = bench.ints(1, 2), bench.ints(count=2), bench.events(1)
+    made = bench.list()
+    bench.copy(made, result.address, out.address, 8, 0, gate)
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made, wait=False)
+    policy = new("ze_memory_free_ext_desc_t", freePolicy=2)
+    free = "zeMemFreeExt", bench.context, byref(policy), out.address
+    bench.ze.ok(*free)
+    assert bench.ze.code(*free) == "INVALID_ARGUMENT"
+    assert bench.ze.code("zeMemFree", bench.context, out.address) == "INVALID_ARGUMENT"
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
+    assert result.all == [1, 2]
+    # The next call that frees or allocates frees what can be freed.
+    assert bench.ze.code("zeMemFree", bench.context, out.address) == "INVALID_ARGUMENT"
+    row = new("ze_memory_allocation_properties_t")
+    bench.ze.ok("zeMemGetAllocProperties", bench.context, out.address, byref(row), None)
+    assert row.type == ZE["ZE_MEMORY_TYPE_UNKNOWN"]
+
+
 def test_a_fill_that_waited_for_the_host_keeps_its_pattern(bench: ZeBench) -> None:
     """The commands are enqueued by the signal, and run after the call that appended them."""
     may_go, (gate,), out = threading.Event(), bench.events(1), bench.ints(count=16)
