@@ -271,17 +271,22 @@ class Executable(Drawable, Pickles):
         for name in values:
             if not any(name in writers for _, writers in parts):
                 raise self._make_name_error(values, routine)
-        try:
-            for segment, writers in parts:
-                segment.stage({name: values[name] for name in values if name in writers})
-            for launch in draws:
-                launch.stage()
-        except BaseException:
+        with (
+            ExitStack() as held
+        ):  # an earlier replay that begins now stages its own in the same rows
             for segment, _ in parts:
-                segment.unstage()
-            raise
-        for segment, _ in parts:
-            segment.commit()
+                held.enter_context(segment.hold())
+            try:
+                for segment, writers in parts:
+                    segment.stage({name: values[name] for name in values if name in writers})
+                for launch in draws:
+                    launch.stage()
+            except BaseException:
+                for segment, _ in parts:
+                    segment.unstage()
+                raise
+            for segment, _ in parts:
+                segment.commit()
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..graph.segments import Enqueue, Segment
@@ -165,6 +165,10 @@ class CapturedSegment(Segment):
             self._buffer.plans.reveal(memory)
 
     # running
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Return what keeps other threads from setting and enqueueing it, in a `with` block."""
+        return self._lock
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Set Parameters, by name, for the next `run`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -78,6 +79,8 @@ def test_the_events_of_an_enqueue_that_fails_at_its_end_are_released(
     monkeypatch.setattr(buffers, "_state", Layer(0x100))
 
     class Runner:
+        native = SimpleNamespace(holds_events=False)
+
         def enqueue(self, *arguments: Any, **options: Any) -> tuple[int, int, int, list[int]]:
             return 0, 50, -1, [60]
 
