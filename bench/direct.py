@@ -70,7 +70,10 @@ class Chain:
 
 def _rows(what: str, chain: Chain, quick: bool, waited: Target, queued: Target) -> list[Row]:
     graph, queue = chain.capture(), chain.queue
-    auto, replay = graph.finalize(), finalize_for(graph, "replay")
+    # with "auto" the compiler of fused kernels would run beside the first rounds
+    auto, replay = graph.finalize(fuse="wait"), finalize_for(graph, "replay")
+    for _ in range(50):  # by then it is known whether the fused kernels are faster
+        auto.replay(queue, wait=True)
 
     def enqueued(loop: Any) -> Callable[[], None]:
         def run() -> None:
