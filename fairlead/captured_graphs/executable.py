@@ -271,9 +271,8 @@ class Executable(Drawable, Pickles):
         for name in values:
             if not any(name in writers for _, writers in parts):
                 raise self._make_name_error(values, routine)
-        with (
-            ExitStack() as held
-        ):  # an earlier replay that begins now stages its own in the same rows
+        # An earlier replay that begins meanwhile would stage its own values in the same rows.
+        with ExitStack() as held:
             for segment, _ in parts:
                 held.enter_context(segment.hold())
             try:
@@ -567,8 +566,8 @@ class Executable(Drawable, Pickles):
         while ran < times and not stopped:
             count = min(every, times - ran)
             with self._lock, ExitStack() as stack:
-                for segment, contents in parts:
-                    stack.enter_context(segment.having(contents))
+                for segment, its_contents in parts:
+                    stack.enter_context(segment.having(its_contents))
                 if only is not None:
                     end = make_end(queue, only.run(handle, count, []))
                 else:

@@ -234,7 +234,7 @@ def _divide(name: str, left: int, divisor: int) -> int:
 
 
 def check_proofs(seeds: range) -> int:
-    """Compare what is proven of random expressions with their values. Returns how many fit."""
+    """Check that random expressions have their proven values. Returns how many fit."""
 
     def find(kind: str, text: str, items: int) -> tuple[bool, str]:
         text = f"kernel void f(global {kind} *z) {{ {kind} k = get_global_id(0); z[k] = {text}; }}"

@@ -153,7 +153,7 @@ def test_an_update_does_not_wait_for_a_user_event(numbers: Numbers) -> None:
 def test_a_loop_that_ends_by_itself_has_the_numbers_of_its_call(
     numbers: Numbers, parts: int, swap: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another thread sets while it runs is for later replays."""
+    """Numbers that another thread sets while a loop runs are for later replays."""
     by, other, never = fairlead.Parameter(np.int32(0)), numbers.new(), numbers.new()
     graph, gate = at_gates(
         numbers, parts, by, **({"swap": (numbers.buffer, other)} if swap else {})
@@ -181,7 +181,9 @@ READERS: dict[str, tuple[Callable[[Any], object], bool]] = {
 }
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python code does not see who reads")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="Python tells its code of readers since 3.12"
+)
 @pytest.mark.parametrize("name", READERS)
 def test_who_reads_the_memory_of_a_parameter_in_a_block_is_warned(
     numbers: Numbers, name: str

@@ -218,13 +218,14 @@ def make_launch(
 
 
 def _tell_apart(arguments: Sequence[RecordedArgument]) -> tuple[RecordedArgument, ...]:
-    """Return arguments with keys of their own for numbers that are equal."""
-    found = list[RecordedArgument]()
-    for one in arguments:
-        before = [each.key for each in arguments[: len(found)]].count(one.key)
-        is_number = isinstance(one.key, tuple) and before > 0
-        found.append(one._replace(key=(one.key, before)) if is_number else one)
-    return tuple(found)
+    """Give each of several equal numbers a key of its own: a compiler must not see that they are
+    equal."""
+    keys = [one.key for one in arguments]
+    before = [keys[:place].count(key) for place, key in enumerate(keys)]
+    return tuple(
+        one._replace(key=(one.key, count)) if count and isinstance(one.key, tuple) else one
+        for one, count in zip(arguments, before, strict=True)
+    )
 
 
 def _find_memory(
@@ -271,8 +272,10 @@ def _find_shape(
     numbers: Mapping[str, int],
     stays: Set[str],
 ) -> _Shape:
-    """Args:
-    stays: the arguments that do not change.
+    """Return what is proven of a launch.
+
+    Args:
+        stays: the arguments that do not change.
     """
     known = snapshot.answers.setdefault((kernel, range_, local), deque(maxlen=_MOST_SHAPES))
     for one in known:

@@ -54,7 +54,6 @@ static inline void *const *fl_table(const fl_object *object) {
 /* Find and open the drivers, once. False in the thread that is doing so: a driver or a layer calls
  * OpenCL while it is opened. */
 bool fl_start(void);
-bool fl_is_started(void);
 void fl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));  /* a line on stderr */
 void fl_note(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* the same if OCL_ICD_ENABLE_TRACE is set */

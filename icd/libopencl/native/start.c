@@ -36,10 +36,10 @@ void fl_note(const char *format, ...) {
     fl_say("%s", line);
 }
 
-bool fl_is_started(void) { return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTED; }
+static bool is_started(void) { return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTED; }
 
 bool fl_start(void) {
-    if (fl_is_started())
+    if (is_started())
         return true;
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTING &&
         pthread_equal(starter, pthread_self()))
@@ -62,7 +62,7 @@ static void in_child(void) {
     fl_after_fork(true);
     fl_free_neighbours();
     fl_free_repairs();
-    if (fl_is_started() || (state == STARTING && pthread_equal(starter, pthread_self())))
+    if (is_started() || (state == STARTING && pthread_equal(starter, pthread_self())))
         return;
     pthread_mutex_init(&lock, NULL);
     state = NEW;
@@ -76,6 +76,6 @@ __attribute__((constructor)) static void watch_forks(void) {
 }
 
 __attribute__((destructor)) static void end(void) {
-    if (fl_is_started())
+    if (is_started())
         fl_end_layers();
 }

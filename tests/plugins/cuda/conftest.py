@@ -180,7 +180,7 @@ class Knobs:
         return self._driver.calls(self._names[name])
 
     def heal(self) -> None:
-        """Let all functions work again, and the device."""
+        """Let all functions and the device work again."""
         self.let_go()
         for name in self._names:
             self.fail(name, 0)
