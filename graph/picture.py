@@ -7,16 +7,16 @@ arrow for each edge. With `verbose`, a box also shows what the command was given
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..loader.base.drawing import DrawnNode, draw_graph
 from ..loader.trace import pictures
 from ..runtime.errors import make_invalid_error
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ..loader.base.drawing import DrawnNode
 
 
 class Drawable:
@@ -68,6 +68,10 @@ class Drawable:
 
     def _repr_html_(self) -> str:
         """Return the picture for a notebook, with the sources of fused kernels, which open."""
+        from html import escape
+
+        from ..loader.base.drawing import draw_graph
+
         boxes = (
             f"<details><summary>{describe_box(numbers)}</summary>"
             f"<pre>{escape(source)}</pre></details>"
@@ -79,6 +83,8 @@ class Drawable:
 
     def _repr_svg_(self) -> str:
         """Return the picture alone, as a file has it."""
+        from ..loader.base.drawing import draw_graph
+
         return draw_graph(_label_nodes(self), self.fused, alone=True)
 
 

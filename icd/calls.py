@@ -6,6 +6,7 @@ Handles are numbers here. Classes for platforms and devices are in objects.py.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -212,6 +213,12 @@ def find_device_profile(device: int) -> DriverProfile:
     if profile.hides_failures:
         lib.fl_ask_callbacks(lib.fl_table_of(ffi.cast("void *", device)))
     return profile
+
+
+def find_context_profile(context: int) -> DriverProfile:
+    """Return the profile of the driver of a context (a handle). Raises OpenCLError."""
+    devices = query_bytes(context, "clGetContextInfo", "CL_CONTEXT_DEVICES") or bytes(8)
+    return find_device_profile(int.from_bytes(devices[:8], sys.byteorder))
 
 
 def identify_device(device: int) -> tuple[str, ...]:

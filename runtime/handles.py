@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..loader.base.forks import call_in_child
 from ..loader.base.interrupts import is_stoppable, mark_leaving_waits, protect_finalizers, run_aside
@@ -18,8 +18,10 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
 from ..loader.ur.devices import decode
-from ..loader.ur.plugin import Plugin
 from .errors import Errc, SYCLError, check
+
+if TYPE_CHECKING:
+    from ..loader.ur.plugin import Plugin
 
 #: `(c_void_p * n)` by n: made once each.
 _arrays: Final[dict[int, Any]] = {}

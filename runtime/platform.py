@@ -3,32 +3,28 @@
 The first one is the reference adapter that ships with fairlead, which serves every OpenCL driver.
 The adapters of other backends follow, as `loader.ur.plugins` finds them. UR_ADAPTERS_FORCE_LOAD
 replaces them all. ONEAPI_DEVICE_SELECTOR and its like choose among the devices.
+
+What opens adapters (adapters.py) is imported by the first program that asks for one: a captured
+graph that is only replayed needs none.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import make_lock
 from ..loader.base.never_copied import NeverCopied
-from ..loader.base.search import filter_environ
 from ..loader.ur.abi import UR
-from ..loader.ur.adapters import load
 from ..loader.ur.devices import PluginDevice, PluginPlatform
-from ..loader.ur.discovery import PluginCandidate
-from ..loader.ur.plugin import Plugin
-from ..loader.ur.plugins import open_plugins, read_selector
 from .checks import as_list
 from .errors import Errc, SYCLError, make_invalid_error, make_unsupported_error
 from .handles import RuntimeAdapter, make_struct
 
-#: The reference adapter, as it lies in the package.
-REFERENCE: Final = Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0"
+if TYPE_CHECKING:
+    from ..loader.ur.plugin import Plugin
 
 _UPDATES: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_"
 #: What a device must be able to update for `Aspect` "ext_oneapi_graph"; with less it has the
@@ -241,23 +237,14 @@ def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platfor
     Args:
         plugins: adapters of `fairlead.adapters()`, one or several, to use instead.
     """
-    return _find_platforms(_find_plugins(plugins, "platforms"))
+    from .adapters import find_plugins
+
+    return _find_platforms(find_plugins(plugins, "platforms"))
 
 
 def _find_platforms(plugins: Iterable[Plugin]) -> tuple[Platform, ...]:
     with _lock:
         return tuple(platform for plugin in plugins for platform in _list_platforms(plugin))
-
-
-def _find_plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Plugin, ...]:
-    """Return the adapters that a caller means: those given, else those of the environment."""
-    remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
-    with _lock:
-        return (
-            _find_default_plugins()
-            if plugins is None
-            else tuple(as_list(plugins, Plugin, routine, remedy, "adapter"))
-        )
 
 
 def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, ...]:
@@ -270,7 +257,9 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
     Raises:
         SYCLError: runtime, if there is none.
     """
-    adapters = _find_plugins(plugins, "devices")
+    from .adapters import REFERENCE, find_plugins, read_selector
+
+    adapters = find_plugins(plugins, "devices")
     everything = [device for platform in _find_platforms(adapters) for device in platform.devices]
     selector = read_selector()
     chosen = everything
@@ -281,7 +270,7 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
         ]
     if not chosen:
         # An adapter without a platform says why, and what is missing. Ours needs drivers alone.
-        others = [plugin for plugin in adapters if plugin.candidate.library != os.fspath(REFERENCE)]
+        others = [plugin for plugin in adapters if plugin.candidate.library != REFERENCE]
         idle = [plugin for plugin in others if plugin.idle]
         why = "".join(f"; {plugin.path}: {plugin.idle}" for plugin in idle)
         variable = selector.variable if selector else ""
@@ -315,23 +304,3 @@ def _get_device(found: PluginDevice) -> Device:
 def _list_platforms(plugin: Plugin) -> tuple[Platform, ...]:
     adapter = RuntimeAdapter(plugin)
     return tuple(Platform(adapter, found) for found in plugin.platforms)
-
-
-_opened: Final[list[tuple[str, tuple[Plugin, ...]]]] = []
-
-
-def _find_default_plugins() -> tuple[Plugin, ...]:
-    """Return the adapters for the present environment: the reference adapter and those of other
-    backends, or those that are forced."""
-    forced = filter_environ().get("UR_ADAPTERS_FORCE_LOAD", "")
-    for key, opened in _opened:
-        if key == forced and not any(plugin.closed for plugin in opened):
-            return opened
-    found = tuple(open_plugins("UR"))
-    if not forced:
-        candidate = PluginCandidate(
-            os.fspath(REFERENCE), "it ships with fairlead", interface="UR", backend="opencl"
-        )
-        found = (load(candidate), *(plugin for plugin in found if plugin.backend != "opencl"))
-    _opened.append((forced, found))
-    return found

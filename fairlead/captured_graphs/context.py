@@ -23,7 +23,7 @@ from numpy import ndarray
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.calls import find_device_profile, query_compute_units
 from ..icd.capture.recording import CaptureError, Recording
-from ..icd.command_buffer.choice import choose
+from ..icd.command_buffer.choice import choose_names
 from ..icd.command_buffer.commands import CommandArray, CommandList, has_barrier
 from ..icd.errors import error
 from ..icd.tables import parse_version
@@ -136,7 +136,7 @@ class capture:
                 "no queue was given.", routine="capture", remedy="capture(queue)"
             )
         protect_finalizers()
-        choose()  # an unknown engine is told here, not when the graph is finalized
+        choose_names()  # an unknown engine is told here, not when the graph is finalized
         unique = {_client.get_handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())
         contexts = {_client.get_context(queue, "capture") for queue in queues}

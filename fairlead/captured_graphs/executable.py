@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from difflib import get_close_matches
 from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final, TextIO, overload
@@ -311,6 +310,8 @@ class Executable(Drawable, Pickles):
         unknown = next((name for name in values if name not in names), "")
         known = [*filter(None, names), *(OPTIONS if routine == "replay" else ())]
         by_small_letters = {name.lower(): name for name in known}
+        from difflib import get_close_matches
+
         close = get_close_matches(unknown.lower(), by_small_letters, 1)
         there = ", ".join(name or "one without a name" for name in names) or "none"
         also = f"replay has no argument {unknown}, and " if routine == "replay" else ""

@@ -117,8 +117,8 @@ class CapturedSegment(Segment):
 
     def suggest_speedup(self) -> str | None:
         """Return what the program could do so that a replay is faster, None if nothing is known."""
-        device = self._listed.devices[0]
-        advice = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
+        device, engines = self._listed.devices[0], choose(self._listed.context).engines
+        advice = (engine.suggest_speedup(self._listed, device) for engine in engines)
         return next(filter(None, advice), None)
 
     @property

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from ..loader.trace.counters import find_counters
 from ..loader.trace.device import KernelTable
-from ..loader.trace.pictures import format_sections
-from ..loader.trace.summary import Summary
+from ..loader.trace.summary import Summary, format_sections
 from .output import count_things
 from .trace_gaps import format_gaps
 

@@ -64,7 +64,7 @@ class CommandBuffer:
         given: BuiltCommands | None = None,
         after: CommandBuffer | None = None,
     ) -> None:
-        self._commands, self._choice = commands, choice or choose()
+        self._commands, self._choice = commands, choice or choose(commands.context)
         #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
         self.lock = make_lock()
         self.plans = ExecutionPlans(commands, self._choice, given, self.lock)

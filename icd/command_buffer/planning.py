@@ -245,7 +245,9 @@ def make_plan(
             if reason == _IN_TURNS:
                 undecided.append(engine.name)
         why[engine.name] = reason
-    why[last.name] = "it runs whatever no other engine takes" if preferred else choice.why
+    why[last.name] = (
+        "it runs whatever no other engine takes" if preferred or choice.of_others else choice.why
+    )
     parts = [
         Part(engine, first, end)
         for engine, first, end in _find_runs([owner or last for owner in owners])

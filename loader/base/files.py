@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,6 +48,6 @@ def _create_beside(target: Path) -> tuple[int, str]:
     """Create a file beside another one, with the rights of any new file. Returns its descriptor
     and its path."""
     while True:
-        path = f"{target}.{secrets.token_hex(4)}"
+        path = f"{target}.{os.urandom(4).hex()}"
         with suppress(FileExistsError):
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path

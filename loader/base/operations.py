@@ -6,7 +6,6 @@ operations.ini has the facts. `OPERATIONS` is its content by name. The native bu
 
 from __future__ import annotations
 
-import configparser
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -103,11 +102,17 @@ def _read_operation(name: str, number: int, lines: dict[str, str]) -> Operation:
 
 def read_operations(path: Path) -> dict[str, Operation]:
     """Return the content of a table of operations, by name, in the order of their numbers."""
-    table = configparser.ConfigParser(comment_prefixes=("#",))
-    table.read(path, encoding="utf-8")
+    text = path.read_text(encoding="utf-8").replace("\n    ", " ")  # what continues a line
+    table, lines = dict[str, dict[str, str]](), dict[str, str]()
+    for line in text.splitlines():
+        key, _, value = line.partition(" = ")
+        if line.startswith("["):
+            table[line.strip("[]")] = lines = dict[str, str]()
+        elif value and line[0] != "#":
+            lines[key] = value
     return {
-        name: _read_operation(name, number, dict(table[name]))
-        for number, name in enumerate(table.sections())
+        name: _read_operation(name, number, lines)
+        for number, (name, lines) in enumerate(table.items())
     }
 
 

@@ -6,13 +6,8 @@ Graphs are above this package. They call `note` when they are submitted, if `is_
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
-
-from ..base.drawing import draw_graph
-from .summary import Table
 
 #: A trace has so many nodes of a graph at most.
 MOST_NODES: Final = 3000
@@ -71,34 +66,6 @@ def note(graph: Any, title: str, draw: Callable[[], Drawing]) -> None:
     """
     for pictures in tuple(_recording):
         pictures.add(graph, title, draw)
-
-
-def format_sections(
-    functions: Table[Any], kernels: Table[Any], graphs: Iterable[Mapping[str, Any]]
-) -> str:
-    """Return what a trace has, as HTML: its tables, and pictures of its graphs.
-
-    Args:
-        graphs: what `_make_drawing` returned of each.
-    """
-    parts = [_format_table("Kernels and transfers on the devices", kernels)]
-    parts += map(_format_drawing, graphs)
-    return "\n".join(filter(None, [*parts, _format_table("Functions", functions)]))
-
-
-def _format_table(title: str, table: Table[Any]) -> str:
-    return f"<h2>{title}</h2>\n{table._repr_html_()}" if table else ""
-
-
-def _format_drawing(graph: Mapping[str, Any]) -> str:
-    after: list[list[int]] = [[] for _ in graph["nodes"]]
-    for one, other in graph["edges"]:
-        after[one].append(other)
-    more = f", and {graph['more']} more nodes" if graph["more"] else ""
-    return (
-        f"<figure>\n<h2>Graph</h2>\n<figcaption>{escape(graph['title'])}{more}</figcaption>\n"
-        f"{draw_graph(zip(count(), graph['nodes'], after, strict=False))}\n</figure>"
-    )
 
 
 def _make_drawing(title: str, nodes: Drawing) -> dict[str, Any]:

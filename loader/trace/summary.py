@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from html import escape
+from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ..base.drawing import format_table
+from ..base.drawing import draw_graph, format_table
 
 
 class Span(NamedTuple):
@@ -91,3 +93,31 @@ def summarize(calls: Iterable[Span]) -> Summary:
             row[place] += number
     found = (SummaryRow(name, *numbers) for name, numbers in rows.items())
     return Summary(sorted(found, key=lambda row: (-row.total_ns, row.name)))
+
+
+def format_sections(
+    functions: Table[Any], kernels: Table[Any], graphs: Iterable[Mapping[str, Any]]
+) -> str:
+    """Return what a trace has, as HTML: its tables, and pictures of its graphs.
+
+    Args:
+        graphs: what pictures.py made of each.
+    """
+    parts = [_format_table("Kernels and transfers on the devices", kernels)]
+    parts += map(_format_drawing, graphs)
+    return "\n".join(filter(None, [*parts, _format_table("Functions", functions)]))
+
+
+def _format_table(title: str, table: Table[Any]) -> str:
+    return f"<h2>{title}</h2>\n{table._repr_html_()}" if table else ""
+
+
+def _format_drawing(graph: Mapping[str, Any]) -> str:
+    after: list[list[int]] = [[] for _ in graph["nodes"]]
+    for one, other in graph["edges"]:
+        after[one].append(other)
+    more = f", and {graph['more']} more nodes" if graph["more"] else ""
+    return (
+        f"<figure>\n<h2>Graph</h2>\n<figcaption>{escape(graph['title'])}{more}</figcaption>\n"
+        f"{draw_graph(zip(count(), graph['nodes'], after, strict=False))}\n</figure>"
+    )

@@ -34,9 +34,9 @@ from ..base.table import DispatchTable, layers_lock, list_tables, unwatch, watch
 from .counters import make_counter_events
 from .device import DeviceCommand, make_device_events, make_kernel_table, read_commands
 from .names import Names
-from .pictures import GraphPictures, format_sections
+from .pictures import GraphPictures
 from .printing import TracedCall, decode, format_after, format_before
-from .summary import Span, Summary, summarize
+from .summary import Span, Summary, format_sections, summarize
 
 #: The APIs that can be traced, and the names of their ABI files. (loader does not import OpenCL's.)
 APIS: Final[Mapping[str, str]] = {

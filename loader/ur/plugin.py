@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..base.ends import call_at_end
 from ..base.errors import FairleadError
@@ -21,7 +21,9 @@ from ..base.table import DispatchTable
 from .binding import PluginBinding, unbind
 from .devices import DIALECTS, Dialect, PluginDevice, PluginPlatform, decode
 from .discovery import PluginCandidate
-from .validation import Validation
+
+if TYPE_CHECKING:
+    from .validation import Validation
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import pytest
@@ -152,6 +153,7 @@ def test_a_capture_in_a_forked_child(run_python: RunPython) -> None:
 #: A child of a process that has used drivers lacks their threads. A replay would wait for them.
 FORKED = """
 import os
+import re
 
 loop = graph.finalize(updatable=True)
 loop.replay(queue).wait()
@@ -269,3 +271,42 @@ def test_a_graph_that_lives_to_the_end_prints_nothing(
     done = run_python(HELD_TO_THE_END, each_driver.library, fresh=True)
     assert done.out == "replayed\n"
     assert "Exception ignored" not in done.err
+
+
+#: A capture and a replay print what was imported for them.
+FIRST_CAPTURE = """
+import sys
+import numpy as np, pyopencl as cl
+
+context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
+queue = cl.CommandQueue(context)
+source, target = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 64) for _ in range(2))
+before = set(sys.modules)
+from fairlead import capture
+with capture(queue) as graph:
+    cl.enqueue_copy(queue, target, source)
+graph.finalize().replay(queue, wait=True)
+print(*set(sys.modules) - before)
+"""
+#: What a first capture does without: other drivers' engines and what they need, what opens
+#: adapters, what draws, and modules of Python's that take milliseconds.
+_NOT_FOR_IT = re.compile(
+    r"fairlead\.(icd\.(command_buffer\.(engines\.cuda|cuda_\w+)|cuda_sharing|nvidia_ptx)"
+    r"|loader\.(cuda|gpu|ze|ur\.(adapters|binding|plugins?|preview|validation\w*))"
+    r"|loader\.(base\.drawing|trace\.summary)|graph_files|plugins|conformance|cli|dask)\b.*"
+    r"|configparser|difflib|filecmp|glob|html|statistics|decimal|fractions|secrets"
+)
+_FOR_POCL = re.compile(
+    r"fairlead\.icd\.(command_buffer\.(engines\.direct|direct_\w+)|pocl_kernels)"
+)
+
+
+def test_a_first_capture_imports_what_its_driver_needs(
+    run_python: RunPython, each_driver: Driver
+) -> None:
+    env = {"OCL_ICD_VENDORS": each_driver.library}
+    imported = run_python(FIRST_CAPTURE, env=env, fresh=True).out.split()
+    assert "fairlead.icd.command_buffer.engines.replay" in imported
+    assert [name for name in imported if _NOT_FOR_IT.fullmatch(name)] == []
+    for_pocl = [name for name in imported if _FOR_POCL.fullmatch(name)]
+    assert bool(for_pocl) == ("Portable" in each_driver.platform)

@@ -267,17 +267,16 @@ def test_a_layer_has_a_name(environment: dict[str, str]) -> None:
 
 def test_an_engine_runs_commands(environment: dict[str, str], run_python: RunPython) -> None:
     code = """
-from fairlead.icd.command_buffer.choice import choose
+from fairlead.icd.command_buffer.choice import Choice, choose_names
 for name in ("", "toy"):
-    choice = choose(name)
-    print([engine.name for engine in choice.engines], *choice.explain_others().items(), sep="|")
-choose("unknown")
+    print(choose_names(name)[0], *Choice(()).explain_others().items(), sep="|")
+choose_names("unknown")
 """
     done = run_python(code, env=environment, fresh=True, check=False)
     auto, toy = (line.split("|") for line in done.out.splitlines())
     assert auto[0] == "['direct', 'native', 'cuda', 'toy', 'replay']"
     assert toy[0] == "['toy', 'replay']"
-    broken, unclear = auto[1:]
+    broken, unclear = auto[1:3]
     assert "'broken'" in broken and "RuntimeError: it is broken" in broken
     assert "is not an engine called unclear" in unclear
     assert "direct, native, cuda, toy, replay" in done.err

@@ -12,7 +12,6 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from statistics import median
 from typing import Any, Final
 
 from ....loader.base.ends import call_at_end
@@ -29,6 +28,7 @@ from ..commands import NAMES, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import CHAINS, MOST_EARLY_CHAINS, Edges, chain_commands
 from ..engine import BuiltCommands, Cost, Engine, QueueKind, Use
+from ..trial import find_median
 
 _NOT_SHARED: Final = (
     "its buffers are not shared with CUDA: import fairlead.cuda_sharing before the program creates "
@@ -269,7 +269,7 @@ class BuiltCuda(BuiltCommands):
         if len(changes) < 2:  # one that was interrupted decides nothing
             return {}
         both = 2 * sum(changes) / len(waits)
-        commands = 1e-9 * median(ran[1:count])
+        commands = 1e-9 * find_median(ran[1:count])
         saved = max(0.0, self._count * (self._launch_seconds or 0.0) - commands)
         if not self._launch_seconds or both <= saved:
             return {}

@@ -152,7 +152,8 @@ class URCommandBuffer(CommandBufferObject):
             raise failure(
                 "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
             )
-        is_allowed = any(isinstance(engine, Native) for engine in _read_choice().engines)
+        engines = _read_choice(self.context.cl).engines
+        is_allowed = any(isinstance(engine, Native) for engine in engines)
         support = find_support(self.device.cl) if is_allowed else None
         commands = self._make_command_list()
         reason = why_not(support, commands, self.in_order)
@@ -186,7 +187,7 @@ class URCommandBuffer(CommandBufferObject):
             choice = Choice([Native()], why="it has native commands")
             self.runner = CommandBuffer(commands, choice, given)
         else:
-            self.runner = CommandBuffer(commands, _read_choice())
+            self.runner = CommandBuffer(commands, _read_choice(self.context.cl))
         self.launches.handle = self.handle
         self.launches.buffer = ffi.cast("void *", get_address(self.runner.native))
 
@@ -282,10 +283,10 @@ class _Copy:
             self._table.clReleaseKernel(self._cl)
 
 
-def _read_choice() -> Choice:
+def _read_choice(context: int) -> Choice:
     """Return the engines that FAIRLEAD_COMMAND_BUFFER names. Raises URError for others."""
     try:
-        return choose()
+        return choose(context)
     except UnknownEngineError as error:
         raise failure("INVALID_VALUE", str(error)) from error
 
