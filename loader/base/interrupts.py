@@ -233,7 +233,6 @@ def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     if place.in_entry:
         assert _put_off is not None  # it was given with the handler
         _put_off()
-    elif not place.may_stop and lib.fl_interrupt_later() and _put_off is not None:
-        _put_off()  # no thread can be made: then the next entry point raises it
-    if place.may_stop:
+    # If it can't be deferred, Python says that it drops it.
+    if place.may_stop or (not place.in_entry and lib.fl_interrupt_later()):
         signal.default_int_handler(number, frame)

@@ -166,8 +166,10 @@ def end_in_order() -> None:
 @contextmanager
 def hold_signals() -> Iterator[None]:
     """Keep back the signals that end this process or interrupt it, until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        # It holds them, and then raises an interrupt that came before.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGINT})
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

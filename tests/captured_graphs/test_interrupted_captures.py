@@ -125,3 +125,37 @@ def test_an_interrupt_of_a_capture_comes_to_the_program(
 ) -> None:
     done = run_python(PROGRAM, each_driver.library)
     assert (done.out, "Exception ignored" in done.err) == ("True\n", False)
+
+
+#: The interrupt comes in a finalizer of a process in which no thread can be started.
+AT_ITS_LIMIT = """
+import resource, signal, threading, time
+from fairlead.loader.base.interrupts import protect_finalizers
+
+class Ends:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+protect_finalizers()
+with open("/proc/self/statm") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+try:
+    threading.Thread(target=print, args=("a thread",)).start()
+except RuntimeError:
+    pass
+try:
+    Ends()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.01)
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_that_is_deferred_needs_no_thread(run_python: RunPython) -> None:
+    done = run_python(AT_ITS_LIMIT)
+    assert (done.out, done.err) == ("interrupted\n", "")

@@ -2,7 +2,8 @@
 size_t fl_safe_read(const void *address, void *into, size_t size);
 
 /* --- interrupts.c --- */
-/* Raise an interrupt in this thread in a millisecond. Returns 0, or 1 if no thread can be made. */
+/* Raise an interrupt in this thread in a millisecond. Returns 0, or 1 if the kernel has no timer
+ * for this process. */
 int fl_interrupt_later(void);
 
 /* --- generated: thunks_ur.c and its like --- */

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from fairlead.loader.base import processes
 from fairlead.loader.base.ends import ORDER
 from fairlead.loader.base.environment import add_variables
-from fairlead.loader.base.processes import TimeLimit, count_cores
+from fairlead.loader.base.processes import TimeLimit, count_cores, hold_signals
 
 
 @pytest.mark.slow
@@ -314,3 +314,22 @@ def test_releases_come_in_one_order_whatever_was_imported_first(
     assert {*called} == {*expected}
     places = [line.split()[0] for line in called]
     assert places == sorted(places, key=ORDER.index)
+
+
+def test_an_interrupt_just_before_signals_are_held_leaves_none_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python handles what came before a call at its end, when the call has done its work."""
+    real, before = signal.pthread_sigmask, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def change(how: int, mask: set[int]) -> set[signal.Signals | int]:
+        was = real(how, mask)
+        if signal.SIGINT in mask:
+            raise KeyboardInterrupt
+        return was
+
+    monkeypatch.setattr(signal, "pthread_sigmask", change)
+    with pytest.raises(KeyboardInterrupt), hold_signals():
+        pass
+    after = real(signal.SIG_SETMASK, before)
+    assert after == before
