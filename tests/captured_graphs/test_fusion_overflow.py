@@ -15,7 +15,7 @@ import pytest
 from pyopencl.elementwise import ElementwiseKernel
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer.rewrites import overflow
+from fairlead.icd.command_buffer.rewrites import fusion, overflow
 from fairlead.icd.kernel_source import evaluation
 from fairlead.icd.kernel_source.reading import LaunchValues, read_kernel
 
@@ -41,6 +41,14 @@ kernel void wide(global float *z, global const T *y) { int i = get_global_id(0);
 """
 
 
+@pytest.fixture(params=[False, True], ids=["for CPUs", "for GPUs"])
+def as_on_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make fused kernels as the device needs them, or as for GPUs."""
+    if request.param:
+        monkeypatch.setattr(fusion, "needs_isolation", lambda commands: True)
+
+
+@pytest.mark.usefixtures("as_on_gpus")
 @pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint32])
 def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
     """C leaves that undefined. Compilers of one kernel see what those of several do not."""
@@ -80,6 +88,65 @@ def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
         np.testing.assert_array_equal(one, other.get())
 
 
+@pytest.mark.usefixtures("as_on_gpus")
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("are_same", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("ushort", "y[i] * x[i]"),
+        ("int", "y[i] * x[i]"),
+        ("int", "(y[i] & 0x7fffffff) + (x[i] & 0x7fffffff)"),
+        ("int", "(y[i] * x[i]) < 0"),
+    ],
+)
+def test_signs_are_not_taken_for_known(
+    queue: cl.CommandQueue, kind: str, expression: str, is_kept: bool, are_same: bool
+) -> None:
+    """A compiler takes the product of two 16-bit numbers for positive, and each square."""
+    source = f"""
+    kernel void copy(global {kind} *z, global const {kind} *y) {{
+        size_t i = get_global_id(0);
+        z[i] = y[i];
+    }}
+    kernel void first(global int *z, global const {kind} *y, global const {kind} *x) {{
+        size_t i = get_global_id(0);
+        z[i] = {expression};
+    }}
+    kernel void last(global int *z, global const int *y) {{
+        size_t i = get_global_id(0);
+        z[i] = y[i] < 0;
+    }}"""
+    built: Any = cl.Program(queue.context, source).build()
+    type_ = {"int": np.int32, "ushort": np.uint16}[kind]
+    made, (least, most) = np.random.default_rng(1), (np.iinfo(type_).min, np.iinfo(type_).max)
+    x, y = (
+        cl_array.to_device(queue, made.integers(least, most, 1200, type_, endpoint=True))
+        for _ in range(2)
+    )
+
+    def run() -> list[cl_array.Array]:
+        copy = cl_array.empty(queue, 1200, type_)
+        z, sign = (cl_array.empty(queue, 1200, np.int32) for _ in range(2))
+        for kernel, *arrays in (
+            (built.copy, copy, x),
+            (built.first, z, copy, copy if are_same else y),
+            (built.last, sign, z),
+        ):
+            kernel(queue, (1200,), None, *(one.data for one in arrays))
+        return [copy, z, sign] if is_kept else [sign]
+
+    called = [one.get() for one in run()]
+    with capture(queue) as graph:
+        kept = run()
+    loop = graph.finalize(fuse="check")
+    for _ in range(3):
+        loop.replay(queue)
+    assert loop.fused
+    for one, other in zip(called, kept, strict=True):
+        np.testing.assert_array_equal(one, other.get())
+
+
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize(
     ("kind", "expression", "is_fused"),
@@ -94,7 +161,7 @@ def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
         ("long", "k * 1103515245000000000L", False),
         ("long", "~k * 1103515245000000000L", False),
         ("int", "(k % 7) * 1103515245", False),
-        ("int", "0; for (int j = 0; j < 3; j++) h[i] = k = k * 1103515245 + j", False),
+        ("int", "0; for (int j = 0; j < 3; j++) v = k = k * 1103515245 + j", False),
         ("int", "k << 25", True),
         ("int", "(k % 7) * 300000000", True),
         ("int", "(int)((uint)k * 1103515245u)", True),
@@ -107,7 +174,7 @@ def test_numbers_that_follow_from_the_item(
 ) -> None:
     """Neither the kernel itself nor the next one is told what a compiler concludes."""
     n, arguments = 3000, f"{kind} *h, {kind} *s"
-    body = f"{kind} k = i; h[i] = {expression}; s[i] = h[i] < 0;"
+    body = f"{kind} k = i, v = {expression}; h[i] = v; s[i] = v < 0;"
     memory = [cl_array.zeros(queue, n, np.int32 if kind == "int" else np.int64) for _ in range(3)]
     name = f"of_items_{abs(hash((kind, expression)))}"
     if loops:

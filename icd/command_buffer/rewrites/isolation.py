@@ -2,7 +2,7 @@
 
 Such a compiler contracts `a * b + c`. Whether it does depends on who else uses the product. So the
 function of an old kernel must not see what another one calculates, and calculate nothing that
-another one shares. Each value that goes into it passes `x ^ zero`, with a zero of that launch that
+another one shares. Each value that goes into it passes `x + zero`, with a zero of that launch that
 is a kernel argument: a compiler cannot know that it is 0. A value that just comes from memory needs
 that only if another launch had it before. Values of memory pass in variables. That is the same as
 memory only where an old kernel reads all before it writes.

@@ -27,6 +27,9 @@ def measure_kind(kind: str) -> int:
 def isolate(text: str, kind: str, zero: str) -> str:
     """Return an expression with the same bits, of whose value a compiler knows nothing.
 
+    Zero is added. A `^` would let a bit pass that the compiler takes for known, such as the sign of
+    a product that it takes for positive.
+
     Args:
         kind: its type, a built-in one.
         zero: the name of a zero.
@@ -34,4 +37,4 @@ def isolate(text: str, kind: str, zero: str) -> str:
     found = _KIND.fullmatch(kind)
     assert found, kind
     bits = _BITS[found[1]][0] + (found[2] or "")
-    return f"as_{kind}(({bits})(as_{bits}({text}) ^ ({bits})({zero})))"
+    return f"as_{kind}(({bits})(as_{bits}({text}) + ({bits})({zero})))"

@@ -172,6 +172,7 @@ class FusedParameters:
             if handle in read and handle in met
         ]
         zeros = dict.fromkeys((one.name for one in launch.kernel.parameters), zero)
+        zeros |= {one: f"{n} * {zero}" for n, one in enumerate(sorted(launch.twins), 2)}
         arguments = [*self._list_arguments(launch, keys, zeros), isolate(ITEM, "ulong", zero)]
         return [*before, f"    {name}({', '.join(arguments)});"]
 

@@ -54,6 +54,11 @@ def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | N
     having = [one for one in launches if any(given.key == key for given in one.arguments)]
     using = [one for one in having if any(used.handle == key for used in one.memory[0])]
     memory = [one for launch in using for one in chain(*launch.memory) if one.handle == key]
+    # a variable would show a compiler that two arguments are the same
+    if any(
+        one.handle == key and one.argument in each.twins for each in using for one in each.memory[0]
+    ):
+        return None
     places = {(one.offset, one.stride, one.width) for one in memory}
     kinds = {kind for one in having if (kind := one.find_element(key)) is not None}
     if len(places) != 1 or len(kinds) != 1 or not (kind := kinds.pop()):
@@ -88,12 +93,6 @@ def find_temporaries(launches: Sequence[RecordedLaunch], own: Set[int]) -> dict[
     memory = [one for launch in launches for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
-    same = {
-        one.handle
-        for launch in launches
-        for one in launch.memory[0]
-        if one.argument in launch.twins
-    }
-    keys = dict.fromkeys(one.handle for one in memory if one.handle in own - parts - same)
+    keys = dict.fromkeys(one.handle for one in memory if one.handle in own - parts)
     places = ((key, find_place(launches, key)) for key in keys)
     return {key: one.kind for key, one in places if one is not None and not one.is_loaded}
