@@ -64,9 +64,9 @@ for one in (queue, Queue(in_order=True)):
     assert (memory.pointer, memory.size, memory.kind) == (theirs.address + 4, 8, "device")
     one.parallel_for(8, program.add, memory, np.int32(10)).wait()
     print(cuda.read(theirs.address, 9), theirs.releases)
+    one.context.finish()  # where something may still run, the deleter is called later
     del memory
     gc.collect()
-    one.context.finish()
 print(len(theirs.streams), None in theirs.streams)
 theirs = Array(cuda, [1, 2])
 kept = from_dlpack(theirs, queue)
