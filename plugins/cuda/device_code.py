@@ -231,13 +231,21 @@ def _is_cuda_c(data: bytes) -> bool:
 
 
 def _compile_cuda_c(device: CuDevice, data: bytes, options: str) -> bytes:
-    """Return the PTX of CUDA C. Raises DeviceCodeError, URError (COMPILER_NOT_AVAILABLE)."""
+    """Return the PTX or the cubin of CUDA C.
+
+    Raises:
+        DeviceCodeError: the compiler refuses it.
+        URError: COMPILER_NOT_AVAILABLE.
+    """
     compiler = open_nvrtc()
     if compiler is None:
         raise failure("COMPILER_NOT_AVAILABLE", "CUDA C needs NVRTC, which was not found")
-    architecture = "-arch=compute_{}{}".format(*device.found.capability)
+    # a driver refuses the PTX of a compiler that is newer, and takes its cubins
+    is_newer = compiler.version > device.platform.driver.version
+    code, kind = ("CUBIN", "sm") if is_newer else ("PTX", "compute")
+    architecture = "-arch={}_{}{}".format(kind, *device.found.capability)
     try:
-        return compiler.compile(data, f"{architecture} {options}")
+        return compiler.compile(data, f"{architecture} {options}", code)
     except RuntimeCompilerError as error:
         raise DeviceCodeError(str(error)) from error
 

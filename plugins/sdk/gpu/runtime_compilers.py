@@ -14,24 +14,27 @@ class RuntimeCompilerNames(NamedTuple):
     Attributes:
         libraries: its libraries, the newest first.
         prefix: how its functions begin.
-        code: what it makes, as the names of its functions have it.
+        codes: what it can make, as the names of its functions have it. The usual one is first.
     """
 
     libraries: tuple[str, ...]
     prefix: str
-    code: str
+    codes: tuple[str, ...]
 
 
 NVRTC: Final = RuntimeCompilerNames(
-    ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"), "nvrtc", "PTX"
+    ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"), "nvrtc", ("PTX", "CUBIN")
 )
 HIPRTC: Final = RuntimeCompilerNames(
-    ("libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.6", "libamdhip64.so.5"), "hiprtc", "Code"
+    ("libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.6", "libamdhip64.so.5"),
+    "hiprtc",
+    ("Code",),
 )
 
 _pointer, _int = ctypes.c_void_p, ctypes.c_int
-#: The functions that are used, and their parameters. `{}` is what the compiler makes.
+#: The functions that are used, and their parameters. `{}` is each of what the compiler can make.
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "Version": (_pointer, _pointer),
     "CreateProgram": (*(_pointer, ctypes.c_char_p, ctypes.c_char_p), *(_int, _pointer, _pointer)),
     "CompileProgram": (_pointer, _int, _pointer),
     "DestroyProgram": (_pointer,),
@@ -52,6 +55,7 @@ class RuntimeCompiler:
 
     Attributes:
         library: see above.
+        version: its version, major and minor.
 
     Raises:
         OSError: it cannot be opened, or lacks a function.
@@ -61,21 +65,25 @@ class RuntimeCompiler:
         opened, self.library = ctypes.CDLL(library), library
         self._functions: dict[str, Any] = {}
         for pattern, parameters in _FUNCTIONS.items():
-            name = pattern.format(names.code)
-            try:
-                function = getattr(opened, names.prefix + name)
-            except AttributeError as error:
-                raise OSError(str(error)) from error
-            function.argtypes = parameters
-            self._functions[name] = function
+            for name in {pattern.format(code) for code in names.codes}:
+                try:
+                    function = getattr(opened, names.prefix + name)
+                except AttributeError as error:
+                    raise OSError(str(error)) from error
+                function.argtypes = parameters
+                self._functions[name] = function
         self._functions["GetErrorString"].restype = ctypes.c_char_p
         self.names = names
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._functions["Version"](ctypes.byref(major), ctypes.byref(minor))
+        self.version = major.value, minor.value
 
-    def compile(self, source: bytes, options: str | Sequence[str]) -> bytes:
+    def compile(self, source: bytes, options: str | Sequence[str], code: str = "") -> bytes:
         """Return what a program becomes: PTX of CUDA C, a code object of HIP C++.
 
         Args:
             options: the compiler's, as one text or several.
+            code: which one of `names.codes`; the usual one if it is empty.
 
         Raises:
             RuntimeCompilerError: the program is refused.
@@ -89,7 +97,7 @@ class RuntimeCompiler:
             if self._functions["CompileProgram"](program, len(words), array):
                 log = self._read_bytes("ProgramLog", program)
                 raise RuntimeCompilerError(log.rstrip(b"\0\n").decode(errors="replace"))
-            return self._read_bytes(self.names.code, program)
+            return self._read_bytes(code or self.names.codes[0], program)
         finally:
             self._functions["DestroyProgram"](ctypes.byref(program))
 

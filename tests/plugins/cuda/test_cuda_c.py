@@ -9,6 +9,8 @@ import ctypes
 import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,18 @@ def test_a_program_is_compiled_with_its_options(work: Work, nvrtc: None) -> None
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))
     assert work.numbers(out) == [3 * number + 1 for number in range(COUNT)]
+
+
+@pytest.mark.usefixtures("adapted", "nvrtc")
+def test_a_compiler_newer_than_the_driver_makes_a_cubin() -> None:
+    """The driver would refuse its PTX."""
+    for version, begin in ((99, 0), b"//"), ((1, 0), b"\x7fELF"):
+        driver = SimpleNamespace(version=version)
+        device: Any = SimpleNamespace(
+            found=SimpleNamespace(capability=(9, 0)), platform=SimpleNamespace(driver=driver)
+        )
+        code = device_code.build_code(device, SOURCE, "-DN=0")
+        assert code.data.lstrip().startswith(begin)
 
 
 def test_a_refused_program_has_the_compilers_log(work: Work, nvrtc: None) -> None:

@@ -78,7 +78,7 @@ def test_a_library_that_lacks_a_function_is_no_compiler(
 ) -> None:
     """It has all but GetErrorString."""
     names = ("CreateProgram", "CompileProgram", "DestroyProgram", "GetProgramLogSize")
-    names += ("GetProgramLog", "GetPTXSize", "GetPTX")
+    names += ("GetProgramLog", "GetPTXSize", "GetPTX", "Version")
     source = tmp_path / "compiler.c"
     source.write_text(
         "".join(
@@ -87,4 +87,4 @@ def test_a_library_that_lacks_a_function_is_no_compiler(
         )
     )
     library = str(compile_c(source, tmp_path / "libfake.so"))
-    assert open_compiler(RuntimeCompilerNames((library,), "fake", "PTX")) is None
+    assert open_compiler(RuntimeCompilerNames((library,), "fake", ("PTX",))) is None
