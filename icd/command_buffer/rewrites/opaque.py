@@ -27,8 +27,8 @@ def measure_kind(kind: str) -> int:
 def isolate(text: str, kind: str, zero: str) -> str:
     """Return an expression with the same bits, of whose value a compiler knows nothing.
 
-    Zero is added. A `^` would let a bit pass that the compiler takes for known, such as the sign of
-    a product that it takes for positive.
+    Zero is added. A `^` would let a bit pass that the compiler takes for known. It takes the sign
+    of a square for known.
 
     Args:
         kind: its type, a built-in one.
