@@ -71,6 +71,13 @@ class _Verdict(Value):
         )
 
 
+#: What `json` makes of each field.
+_TYPES: Final = {
+    name: type(value)
+    for name, value in _Verdict(True, "", "", 0.0, {}, "", 0.0).get_fields().items()
+}
+
+
 def is_probing() -> bool:
     """Whether libraries are probed at all: FAIRLEAD_PROBE is not 0."""
     return filter_environ().get("FAIRLEAD_PROBE") != "0"
@@ -180,8 +187,10 @@ def _get_linker_path() -> str:
 
 
 def _read(fact: dict[str, Any] | None) -> _Verdict | None:
-    """Return a fact of the file as a verdict, None for one that another version has written."""
-    try:
-        return None if fact is None else _Verdict(**fact)
-    except TypeError:
+    """Return a fact of the file as a verdict, None for one that another version has written.
+
+    That may have other fields, or other types in them.
+    """
+    if fact is None or {name: type(value) for name, value in fact.items()} != _TYPES:
         return None
+    return _Verdict(**fact)

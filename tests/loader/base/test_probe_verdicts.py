@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.support import ROOT, RunPython
@@ -203,6 +204,20 @@ def test_facts_of_another_version_hide_no_verdict(
     memory.write_text(json.dumps({"an old one": old, **facts, "another one": old}))
     assert probes.take() == ["good.so"]
     assert judge([good], probes, "cl") == {} and not probes.take()
+
+
+@pytest.mark.parametrize(
+    "other", [{"lasts": None}, {"around": None}, {"ok": 0}, {"at": 1.5, "more": 1}]
+)
+def test_a_verdict_of_other_types_is_as_good_as_none(
+    tmp_path: Path, probes: Probes, memory: Path, other: dict[str, Any]
+) -> None:
+    bad = library(tmp_path, "bad.so")
+    judge([bad], probes, "cl")
+    facts = json.loads(memory.read_text())
+    memory.write_text(json.dumps({key: {**fact, **other} for key, fact in facts.items()}))
+    assert probes.take() == ["bad.so"]
+    assert list(judge([bad], probes, "cl")) == [bad] and probes.take() == ["bad.so"]
 
 
 ASK = """
