@@ -170,7 +170,8 @@ class GraphedCall:
         self.memory.append(memory.int_ptr)
         self.buffers.append(memory)
         self._lists.append(id(value.events))
-        return value.dtype, value.shape, value.strides, value.offset, handle
+        # A Parameter takes no smaller memory, and an array may be a part of a larger one.
+        return value.dtype, value.shape, value.strides, value.offset, memory.size, handle
 
     def _read_buffer(self, value: Any) -> Hashable:
         self.memory.append(value.int_ptr)

@@ -581,6 +581,21 @@ def test_the_same_array_twice_is_another_graph(out_of_order: cl.CommandQueue) ->
     assert u.get()[0] == 6 and v.get()[0] == 2 and calls == ["add_both"] * 2
 
 
+def test_a_part_of_an_array_and_a_whole_one(queue: cl.CommandQueue) -> None:
+    """They look the same, and lie in memory of other sizes."""
+
+    @fairlead.graphed
+    def double(u: Any) -> None:
+        u *= np.float32(2)
+        u += np.float32(1)
+
+    for _ in range(2):
+        for size in (128, 64, 96):
+            u = array(queue, 3, size)
+            double(u[:64])
+            assert (u.get()[:64] == 7).all() and (u.get()[64:] == 3).all()
+
+
 @pytest.mark.parametrize("view", [lambda u: u, lambda u: u[:], lambda u: u[8:]])
 def test_an_array_and_its_view_are_used_in_order(
     out_of_order: cl.CommandQueue, view: Callable[[Any], Any], tmp_path: Path
