@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from .conditions import UNIFORM_GROUPS, Needs
 from .constants import integer
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import children, line_of, list_names, walk_tree
+from .syntax import children, find_root, line_of
 from .values import (
     PRIVATE,
     Integer,
@@ -69,7 +70,7 @@ class SignedResult:
         value: The right number as long as no type was too small; None if it is not known.
         needs: What must be true, so that its type was not, nor another one on the way to it.
         range: The least and the greatest number of the type; (0, 0) if it is not known.
-        grows: Whether an inner loop multiplies a variable by itself, or by a number.
+        grows: Whether it flows to a variable that may grow in each turn of an inner loop.
     """
 
     value: Polynomial | None
@@ -126,7 +127,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         uses: `barrier`, `local memory`, `atomics`, `printf`: what else the kernel uses.
         returned: The values that the function returns.
         left: What may have ended the walk already: `Return`, `Break`, `Continue`.
-        loops: In how many loops it is, but for that over items.
+        growing: The variables that inner loops around it may let grow.
+        grows: Whether what is visited is assigned to such a variable.
     """
 
     def __init__(self, program: ParsedProgram, uniform_groups: bool) -> None:
@@ -136,9 +138,10 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.uses: set[str] = set()
         self.returned: list[Value] = []
         self.left: frozenset[type] = frozenset()
-        self.loops = 0
+        self.growing = frozenset[str]()
+        self.grows = False
         self.types = SourceTypes(program)
-        self._functions = program.functions
+        self.functions = program.functions
         self._groups: Needs = frozenset() if uniform_groups else UNIFORM_GROUPS
         self._depth = 0
 
@@ -193,7 +196,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         is_place = isinstance(node.name, c_ast.ID | c_ast.ArrayRef | c_ast.StructRef)
         place = self._place(node.name) if is_place else None
         base = self.visit(node.name) if place is None else self._load(place, node)
-        index = self.visit(node.subscript)
+        with self.flow("", begins=True):
+            index = self.visit(node.subscript)
         if isinstance(index, Pointer):
             base, index = index, base
         if isinstance(base, Pointer):
@@ -242,7 +246,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
                 known = [one.exact for one in (left, right, made) if isinstance(one, Integer)]
                 value = made.value if isinstance(made, Integer) else None
                 row = value, frozenset().union(*known), type_.range if type_ else (0, 0)
-                self.signed.append(SignedResult(*row, self.line))
+                self.signed.append(SignedResult(*row, self.line, self.grows))
         return made
 
     # expressions
@@ -306,15 +310,30 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         return self._calculate(node.op, self.visit(node.left), self.visit(node.right))
 
     def visit_Assignment(self, node: c_ast.Assignment) -> Value:
-        right: Value = self.visit(node.rvalue)
-        if self.loops and _multiplies(node):
-            type_ = find_type(self.visit(node.lvalue))
-            if type_ is None or (type_.kind == "integer" and type_.signed):
-                self.signed.append(SignedResult(None, frozenset(), (0, 0), self.line, grows=True))
-        if node.op == "=":
-            return self._assign(node.lvalue, lambda _: right, reads=False)
         name = node.op[:-1]
-        return self._assign(node.lvalue, lambda old: self._calculate(name, old, right), reads=True)
+        with self.flow(find_root(node.lvalue)):
+            right: Value = self.visit(node.rvalue)
+            return self._assign(
+                node.lvalue,
+                lambda old: self._calculate(name, old, right) if name else right,
+                reads=bool(name),
+            )
+
+    @contextmanager
+    def flow(self, name: str, *, begins: bool = False) -> Iterator[None]:
+        """Visit what is assigned to a variable.
+
+        Args:
+            begins: Whether it has nothing to do with what is visited around it.
+        """
+        before, found = self.grows, self.find(name)
+        type_ = found[1] if found else None
+        while type_ is not None and type_.target is not None:  # of an element
+            type_ = type_.target
+        is_real = type_ is not None and type_.kind == "float"
+        self.grows = (before and not begins) or (name in self.growing and not is_real)
+        yield
+        self.grows = before
 
     def _assign(self, target: c_ast.Node, change: Callable[[Value], Value], reads: bool) -> Value:
         place = self._place(target)
@@ -376,8 +395,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             raise self.refuse("a function is called through an expression")
         name = node.name.name
         values: list[Value] = [self.visit(one) for one in (node.args.exprs if node.args else [])]
-        if name in self._functions:
-            return self._inline(self._functions[name], values)
+        if name in self.functions:
+            return self._inline(self.functions[name], values)
         if name.startswith("get_"):
             return self._identify(name, values)
         self.uses |= {use for use, names in _USES.items() if names.fullmatch(name)}
@@ -443,15 +462,6 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.returned, self.left, self.line = returned, left, line
         self._depth -= 1
         return self._convert(found, self.types.read(function.decl.type.type))
-
-
-def _multiplies(node: c_ast.Assignment) -> bool:
-    """Return whether a variable becomes a product of itself, or what has such a product."""
-    if not isinstance(node.lvalue, c_ast.ID):
-        return False
-    products = [one for one in walk_tree(node.rvalue) if isinstance(one, c_ast.BinaryOp)]
-    names = (list_names(one) for one in products if one.op == "*")
-    return node.op == "*=" or any(node.lvalue.name in one for one in names)
 
 
 def parameters(function: c_ast.FuncDef, types: SourceTypes) -> list[KernelParameter]:

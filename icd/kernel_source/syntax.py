@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ from pycparser import c_ast
 
 #: Functions whose answers depend on the range and its division into groups.
 _IDS: Final = re.compile(r"get_\w+|\w*(work|sub)_group\w*")
+_COMPARISONS: Final = frozenset({"<", ">", "<=", ">=", "==", "!=", "&&", "||"})
 _LOOPS: Final = (c_ast.For, c_ast.While, c_ast.DoWhile)
 
 
@@ -83,6 +85,90 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
         return True
     inside = inside or isinstance(body, (*_LOOPS, c_ast.Switch))
     return any(ends_early(child, inside=inside) for child in children(body))
+
+
+def find_root(node: c_ast.Node | None) -> str:
+    """Return the name of the variable that a place is in or leads from, "" if it has none."""
+    while isinstance(node, c_ast.ArrayRef | c_ast.StructRef | c_ast.Cast | c_ast.UnaryOp):
+        node = node.name if isinstance(node, c_ast.ArrayRef | c_ast.StructRef) else node.expr
+    return node.name if isinstance(node, c_ast.ID) else ""
+
+
+def find_growing(loop: c_ast.Node, functions: Mapping[str, c_ast.FuncDef]) -> frozenset[str]:
+    """Return the variables that may grow in each turn of a loop by a factor.
+
+    That is what a product makes of them, or a sum that has them more than once, in one statement or
+    in several. A sum of elements does not grow so, nor does a counter.
+
+    Args:
+        functions: The program's functions. They may multiply.
+    """
+    rows = list[tuple[str, Counter[str]]]()
+    for one in walk_tree(loop):
+        if isinstance(one, c_ast.Assignment):
+            name, flows = find_root(one.lvalue), _find_flows(one.rvalue, functions)
+            if one.op != "=":
+                flows = _combine(one.op[:-1], Counter([name]), flows, one.rvalue)
+            rows.append((name, flows))
+        elif isinstance(one, c_ast.Decl) and one.init:
+            rows.append((one.name, _find_flows(one.init, functions)))
+    origins = {name: {name} for name, _ in rows}
+    while True:
+        before = sum(map(len, origins.values()))
+        for name, flows in rows:
+            origins[name].update(*(origins.get(one, ()) for one in flows))
+        if sum(map(len, origins.values())) == before:
+            break
+    return frozenset(
+        name
+        for name, flows in rows
+        if sum(times for one, times in flows.items() if name in origins.get(one, ())) > 1
+    )
+
+
+#: How often a product may have a variable, in `find_growing`. A sum has it once.
+_OFTEN: Final = 1 << 32
+_PRODUCTS: Final = re.compile(r"mul|mad|fma|rot")
+
+
+def _find_flows(node: c_ast.Node | None, functions: Mapping[str, c_ast.FuncDef]) -> Counter[str]:
+    """Return which variables an expression's value has, and how often."""
+    match node:
+        case c_ast.BinaryOp():
+            left, right = (_find_flows(one, functions) for one in (node.left, node.right))
+            return _combine(node.op, left, right, node.right)
+        case c_ast.TernaryOp():
+            return _find_flows(node.iftrue, functions) | _find_flows(node.iffalse, functions)
+        case c_ast.Assignment() if node.op == "=":
+            return _find_flows(node.rvalue, functions)
+        case c_ast.UnaryOp(op="&" | "!" | "sizeof"):
+            return Counter()
+        case c_ast.UnaryOp(op="-" | "+" | "~") | c_ast.Cast():
+            return _find_flows(node.expr, functions)
+        case c_ast.FuncCall():
+            flows, name = Counter[str](), find_root(node.name)
+            for one in children(node.args) if node.args else []:
+                flows |= _find_flows(one, functions)
+            grows = name in functions or _PRODUCTS.match(name)
+            return Counter(dict.fromkeys(flows, _OFTEN)) if grows else flows
+        case c_ast.ID() | c_ast.ArrayRef() | c_ast.StructRef() | c_ast.UnaryOp():
+            return Counter(filter(None, [find_root(node)]))
+        case _:  # elements of a list, and what is assigned in the middle of an expression
+            return Counter(set(list_names(node)))
+
+
+def _combine(
+    operator: str, left: Counter[str], right: Counter[str], divisor: c_ast.Node
+) -> Counter[str]:
+    if operator in ("*", "<<"):
+        return Counter(dict.fromkeys(left | right, _OFTEN))
+    if operator in ("+", "-"):
+        return left + right
+    if operator in _COMPARISONS:
+        return Counter()
+    if operator in ("/", ">>") and isinstance(divisor, c_ast.Constant):  # the mean of two numbers
+        return Counter({name: times / 2 for name, times in left.items()})  # pyright: ignore
+    return left | right
 
 
 def split_step(node: c_ast.Node | None) -> tuple[str, c_ast.Node | None]:

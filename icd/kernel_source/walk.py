@@ -20,7 +20,7 @@ from .errors import UnreadableKernel
 from .evaluation import Evaluation, parameters
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import assigned, ends_early, line_of, split_step
+from .syntax import assigned, ends_early, find_growing, line_of, split_step
 from .values import Integer, Pointer, Value, common_type
 from .variables import Key, join_known
 
@@ -124,7 +124,8 @@ class Walk(Evaluation):
         is_shared = "restrict" in (node.quals or []) and type_.kind != "pointer"
         if is_shared or (type_.kind == "array" and type_.space == "local"):
             self.uses.add("local memory")
-        value = self.visit(node.init)
+        with self.flow(node.name):
+            value = self.visit(node.init)
         key = self.declare(node.name, type_)
         quals = node.type.quals if isinstance(node.type, c_ast.PtrDecl) else None
         if {"_Atomic", "restrict"} & set(quals or []):
@@ -170,8 +171,9 @@ class Walk(Evaluation):
             item: The counter of a loop over items. Each turn of it is a turn of each item.
             step: What follows a turn, also one that `continue` ends.
         """
-        left = self.left
-        self.loops += item is None
+        left, growing = self.left, self.growing
+        if item is None:
+            self.growing |= find_growing(node, self.functions)
         self.forget(names)
         with self.branch(is_done=item is not None):
             if item:
@@ -182,7 +184,7 @@ class Walk(Evaluation):
         noted = len(self.signed)
         with self.branch():
             self.visit(step)
-        self.loops -= item is None
+        self.growing = growing
         if item is not None:  # its range says which numbers the counter gets
             del self.signed[noted:]
         self.forget(names)

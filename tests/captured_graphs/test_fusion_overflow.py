@@ -147,6 +147,10 @@ def test_signs_are_not_taken_for_known(
         np.testing.assert_array_equal(one, other.get())
 
 
+#: A loop in which sums and products of an item's number soon do not fit.
+_LOOP = "for (int j = 0; j < 12; j++)"
+
+
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize(
     ("kind", "expression", "is_fused"),
@@ -162,6 +166,12 @@ def test_signs_are_not_taken_for_known(
         ("long", "~k * 1103515245000000000L", False),
         ("int", "(k % 7) * 1103515245", False),
         ("int", "0; for (int j = 0; j < 3; j++) v = k = k * 1103515245 + j", False),
+        ("int", f"k; {_LOOP} {{ int t = k * 1103515245; k = t + j; }} v = k", False),
+        ("int", f"k; {_LOOP} {{ int t = k + j; k = -t; k *= 1103515245; }} v = k", False),
+        ("int", f"k; {_LOOP} {{ v += k; k += v; }}", False),
+        ("int", f"k; int u[2] = {{k}}; {_LOOP} u[1] = u[0] * 9999999, v = u[0] = u[1] + j", False),
+        ("int", f"k; int2 u = k; {_LOOP} u.x = u.x * 1103515245 + j; v = u.x", False),
+        ("int", f"k; {_LOOP} v = s[i] + v", True),
         ("int", "k << 25", True),
         ("int", "(k % 7) * 300000000", True),
         ("int", "(int)((uint)k * 1103515245u)", True),

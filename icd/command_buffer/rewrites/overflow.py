@@ -7,7 +7,7 @@ numbers fit, it concludes only what is true. So:
 
 - numbers that follow from an item's number are checked with the launch's values. A launch in which
   one does not fit stays as it is: nobody knows what its compiler concluded there. So does one in
-  which an inner loop multiplies such a number again and again, which hardly ever fits;
+  which an inner loop makes such a number larger by a factor in each turn, which hardly ever fits;
 - numbers of memory and of arguments are not known. On a CPU, what a launch with such numbers writes
   is hidden from those behind it. It also does not see that two of its arguments are the same.
   Zeros that are arguments of the fused kernel do that: a compiler cannot know that they are 0.

@@ -46,9 +46,6 @@ values.py, minus: differences are sums
 conditions.py, stride: strides never overlap
 - if stride < reach:
 + if False:
-conditions.py, sixteen: groups have any size
-- dimension), size, size)
-+ dimension), 1, 99)
 syntax.py, loop: loops assign nothing
 - target = one.lvalue
 + target = None
@@ -83,8 +80,8 @@ evaluation.py, prefix: ++x is x
 - Integer(number(1), INT)
 + Integer(number(0), INT)
 evaluation.py, compound: += is nothing
-- lambda old: calculate_value(name, old, right)
-+ lambda old: old
+- self._calculate(name, old, right) if name
++ old if name
 evaluation.py, ternary: a choice is its first part
 - return join(*found)
 + return found[0]
