@@ -11,19 +11,21 @@ Execution Flow".)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ..loader.trace import pictures
 from ..runtime.accessor import Accessor
-from ..runtime.commands import Command, HostTask
+from ..runtime.commands import Command, HostTask, enqueue_wait
 from ..runtime.context import Context
 from ..runtime.errors import make_invalid_error
 from ..runtime.event import Event
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
-from ..runtime.scheduler import Deferred, Enqueue, run_on_host, submit
+from ..runtime.scheduler import Enqueue, run_on_host, submit
 from ..runtime.transfers import Transfer
 from . import update
 from .files import Pickles
@@ -38,6 +40,32 @@ if TYPE_CHECKING:
 
     from .allocation import Allocations
     from .command_graph import CommandGraph
+
+
+class _Version:
+    """An executable graph between two updates. Submissions that wait hold the version of their
+    call, and nothing else holds those that are over.
+
+    Attributes:
+        replaced: what the next update replaced, by partition: the old and the new command of each
+            node.
+        following: the version after that update, None for the present one.
+    """
+
+    __slots__ = ("following", "replaced")
+
+    def __init__(self) -> None:
+        self.replaced: Mapping[int, Mapping[int, tuple[Command, Command]]] = {}
+        self.following: _Version | None = None
+
+    def list_updates(self, partition: int) -> list[Mapping[int, tuple[Command, Command]]]:
+        """Return what later updates replaced in a partition."""
+        found, version = list[Mapping[int, tuple[Command, Command]]](), self
+        while version.following is not None:
+            if partition in version.replaced:
+                found.append(version.replaced[partition])
+            version = version.following
+        return found
 
 
 class ExecutableGraph(Drawable, Pickles):
@@ -78,6 +106,7 @@ class ExecutableGraph(Drawable, Pickles):
         #: The last submission, and where it was.
         self._last: Event | None = None
         self._queue: Queue | None = None
+        self._version = _Version()
         #: Our own queues, by the device and whether they profile.
         self._queues: dict[tuple[Device, bool], Queue] = {}
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
@@ -238,7 +267,7 @@ class ExecutableGraph(Drawable, Pickles):
     def _run_only(self, only: Segment, queue: Queue, dependencies: Sequence[Event]) -> Event:
         times: list[Event] = []
         if dependencies:
-            event = submit(self.context, dependencies, self._make_enqueue(only, queue, times))
+            event = submit(self.context, dependencies, self._make_enqueue(0, queue, times))
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
         event.profiled = self._not_profiled or self._explain_missing_times(queue) or times
@@ -267,12 +296,12 @@ class ExecutableGraph(Drawable, Pickles):
                     submit(
                         self.context,
                         before,
-                        self._make_enqueue(segment, self._find_queue(queue, number), times),
+                        self._make_enqueue(number, self._find_queue(queue, number), times),
                     )
                 )
         ends = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
-            final = submit(self.context, ends, self._make_enqueue(EmptySegment(), queue, times))
+            final = submit(self.context, ends, partial(enqueue_wait, queue))
         else:
             final = events[-1]
             final.others = tuple(end for end in ends if end is not final)
@@ -280,19 +309,38 @@ class ExecutableGraph(Drawable, Pickles):
         final.profiled = self._explain_missing_times(queue) or times
         return final
 
-    def _make_enqueue(self, segment: Segment, queue: Queue, times: list[Event]) -> Enqueue:
-        """Return the function that enqueues a segment after events.
+    def _make_enqueue(self, number: int, queue: Queue, times: list[Event]) -> Enqueue:
+        """Return the function that enqueues a partition after events, as the partition is now.
 
         It holds the graph, and so the memory of all its commands. Nobody else does while the
         submission is deferred. Once the adapter has the commands, USM waits for their end itself.
         """
-
+        segment, version = self._segments[number], self._version
         enqueue_segment = segment.take()
 
-        def enqueue(count: int, waits: Any, graph: ExecutableGraph = self) -> int:
-            return enqueue_segment(queue, count, waits, times)
+        def enqueue(count: int, waits: Any) -> int:
+            with self.lock:
+                if version.following is None:
+                    return enqueue_segment(queue, count, waits, times)
+                with self._undoing(segment, version.list_updates(number)):
+                    return enqueue_segment(queue, count, waits, times)
 
         return enqueue
+
+    @contextmanager
+    def _undoing(
+        self, segment: Segment, updates: Sequence[Mapping[int, tuple[Command, Command]]]
+    ) -> Iterator[None]:
+        """Let a segment be what it was before updates that came after the submission. Waiting for
+        it instead could be for ever: this thread may have to complete what the submission waits
+        for."""
+        for pairs in reversed(updates):
+            segment.update({node: (new, old) for node, (old, new) in pairs.items()})
+        try:
+            yield
+        finally:
+            for pairs in updates:
+                segment.update(pairs)
 
     def _explain_missing_times(self, queue: Queue) -> str:
         """Return why a submission to a queue has no times, "" if it has. Both the graph and the
@@ -319,8 +367,7 @@ class ExecutableGraph(Drawable, Pickles):
     ) -> None:
         """Take over what has changed. If an error is raised, nothing is. (command_graph::update)
 
-        Earlier submissions are not affected. One that is still waiting for a host task is waited
-        for.
+        Earlier submissions are not affected, also those that still wait for something.
 
         Args:
             what: nodes of the graph that it was made of, or a whole graph of the same topology.
@@ -335,24 +382,16 @@ class ExecutableGraph(Drawable, Pickles):
             used += command.requirements
         if used:
             make_ready(self.context, used)
-        while True:
-            with self.lock:
-                waiting = self._list_submissions()
-                if not waiting:
-                    self._exchange(changes)
-                    if used:
-                        self.requirements = find_required_accessors(self.snapshot)
-                    return
-            for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
-                deferred.wait()
+        with self.lock:
+            self._exchange(changes)
+            if used:
+                self.requirements = find_required_accessors(self.snapshot)
 
-    def _list_submissions(self) -> list[Deferred]:
-        """Return the submissions that the adapter does not have yet, which an update must not
-        reach."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the adapter does not have the last submission yet, which no update may reach."""
         event = self._last
-        if event is None or (event.deferred is None and not event.others):
-            return []
-        return [part.deferred for part in event.parts() if part.deferred is not None]
+        return event is not None and any(part.deferred is not None for part in event.parts())
 
     def _exchange(self, changes: dict[int, Command]) -> None:
         """Replace commands, by index, with one call of the adapter for each partition."""
@@ -373,6 +412,8 @@ class ExecutableGraph(Drawable, Pickles):
             raise
         for node, new in changes.items():
             commands[node] = new
+        before, self._version = self._version, _Version()
+        before.replaced, before.following = by_partition, self._version
         if self._kept or any(new.host_memory for new in changes.values()):
             self._kept = self._find_kept()
 

@@ -42,7 +42,7 @@ class Segment(Protocol):
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None: ...
 
     def take(self) -> Enqueue:
-        """Return what enqueues the segment as it is now. Only an update waits for that."""
+        """Return what enqueues the segment with the Parameters that it has now."""
         return self.enqueue
 
 

@@ -186,13 +186,12 @@ class Executable(Drawable, Pickles):
         `ExecutableGraph.update`."""
         if type(what) is CapturedNode and self.updatable and self._take_over(what):
             return
-        self._own_queues.check_user_events("update")
         self.executable_graph.update(what, strict=strict)
 
     def _take_over(self, node: CapturedNode) -> bool:
         """Update a launch that has only other numbers and sizes. Returns whether it was one."""
         graph, new = self._executable_graph, node.command
-        if graph is None:
+        if graph is None or graph.is_waiting:
             return False
         number, only = graph.snapshot.index.get(node.id), graph.only
         if number is None or not isinstance(only, CapturedSegment):

@@ -23,7 +23,6 @@ from ..icd.calls import (
     query_status,
 )
 from ..icd.command_buffer.commands import has_barrier
-from ..runtime.errors import make_invalid_error
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from ..runtime.scheduler import run_on_host
@@ -47,21 +46,6 @@ class OwnQueues:
     def __init__(self, block: CapturedBlock, profiling: bool) -> None:
         self._block, self._profiling = block, profiling
         self._queues: dict[Device, Queue] = {}
-        #: User events that replays wait for.
-        self._user_events: list[Any] = []
-
-    def check_user_events(self, routine: str) -> None:
-        """Raise SYCLError (invalid) if a replay waits for a user event of the program: who waits
-        for the replay may be who has to complete the event."""
-        self._user_events = [
-            one for one in self._user_events if query_status(one.int_ptr) > _COMPLETE
-        ]
-        if self._user_events:
-            raise make_invalid_error(
-                "an earlier replay waits for a user event, and would have to be waited for",
-                routine=routine,
-                remedy="complete the event first: event.set_status(0)",
-            )
 
     @cached_property
     def _fenced(self) -> bool:
@@ -100,9 +84,6 @@ class OwnQueues:
             pyopencl.Event.from_int_ptr(one) for one in waits if query_status(one) != _COMPLETE
         ]
         if pending:
-            self._user_events += [
-                one for one in pending if one.command_type == pyopencl.command_type.USER
-            ]
             event = run_on_host(context, [event], partial(_wait_for_all, pending))
         for turn in range(times):
             before(turn)

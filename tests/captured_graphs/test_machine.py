@@ -105,7 +105,7 @@ class World:
         """Call PyOpenCL for a step. `names` has the values of names, and exchanged buffers."""
         found = [names.get(one, one) for one in step.memory]
         memory: Any = [self.buffers[one] if type(one) is int else one for one in found]
-        number: Any = names.get(step.number, step.number)
+        number: Any = names["n"] if step.number == "n" else step.number  # 0 may be a buffer's name
         number = np.int32(number) if type(number) is int else number
         host, size = self.hosts[step.host], 4 * step.size
         if step.op in LAUNCHES:
@@ -448,7 +448,7 @@ class Machine(RuleBasedStateMachine):
             given |= {"until": pick.choice(self.flags), "every": pick.choice((1, 3))}
         elif way < 0.5:
             given["wait"] = True
-        if {"until", "wait"} & given.keys() or loop.has("task", "graph"):
+        if {"until", "wait"} & given.keys():
             self.open_gate()
         queue, waits = self._choose_queue(pick, loop)
         end = loop.graph.replay(queue, times, waits, **given)

@@ -22,6 +22,8 @@ import pyopencl.array
 import pyopencl.cltypes
 import pytest
 from helpers.captures import Numbers
+from helpers.drivers import Driver
+from helpers.support import ROOT, RunPython
 
 import fairlead
 from fairlead.captured_graphs import executable
@@ -131,21 +133,70 @@ def test_a_submission_that_waits_has_the_numbers_of_its_call(numbers: Numbers) -
     assert numbers.value() == 11
 
 
-def test_an_update_does_not_wait_for_a_user_event(numbers: Numbers) -> None:
-    graph, gate = at_gates(numbers, 2, 1)
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue, wait_for=[gate])
-    try:
-        with pytest.raises(SYCLError, match="waits for a user event") as raised:
-            loop.set(graph[0], 1, np.int32(10))
-        with pytest.raises(SYCLError, match="waits for a user event"):
-            loop.update(graph)
-    finally:
-        gate.set_status(0)
-    assert raised.value.errc is Errc.invalid
-    loop.update(graph)
-    loop.replay(numbers.queue)
-    assert numbers.value() == 11
+#: A program that updates a graph while replays wait for what the program itself has to complete.
+_UPDATES = """
+import faulthandler, sys, threading
+import numpy as np, pyopencl as cl
+from helpers.captures import Numbers
+from helpers.drivers import Driver
+from helpers.support import ROOT, RunPython
+import fairlead
+from fairlead.icd.drivers import platforms
+from fairlead.runtime import Queue
+from fairlead.runtime.interop import context_of
+
+faulthandler.dump_traceback_later(100, exit=True)
+platform = next(one for one in platforms() if one.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+numbers, other = (Numbers(cl.CommandQueue(context)) for _ in range(2))
+kind, parts = sys.argv[2], int(sys.argv[3])
+by = fairlead.Parameter(np.int32(1))
+with fairlead.capture(numbers.queue) as graph:
+    numbers.add(np.int32(1))
+    numbers.add(by)
+if parts == 2:
+    graph.add(lambda handler: handler.host_task(lambda: None), depends_on=graph[1])
+loop = graph.finalize(updatable=True)
+replay = lambda: loop.replay(numbers.queue)
+if kind == "host task":
+    gate, queue = threading.Event(), Queue(context_of(context), in_order=True)
+    queue.submit(lambda handler: handler.host_task(gate.wait))
+    replay, release = lambda: queue.graph(loop), gate.set
+    replay()
+else:
+    gate = cl.UserEvent(context)
+    waits = [gate]
+    if kind == "dependent event":
+        waits = [cl.enqueue_marker(other.queue, wait_for=waits)]
+        other.queue.flush()
+    release = lambda: gate.set_status(0)
+    loop.replay(numbers.queue, wait_for=waits)
+loop.set(graph[0], 1, np.int32(10))
+replay()
+loop.set(by=100)
+loop.set(graph[0], 1, np.int32(1000))
+loop.update(graph)
+replay()
+print("updated")
+release()
+if kind == "host task":
+    queue.wait()
+print(numbers.value(), (1 + 1) + (10 + 1) + (1000 + 100))
+loop.replay(numbers.queue)
+print(numbers.value() - 1100, (1 + 1) + (10 + 1) + (1000 + 100))
+"""
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("kind", ["user event", "dependent event", "host task"])
+def test_an_update_waits_for_no_replay(
+    run_python: RunPython, each_driver: Driver, kind: str, parts: int
+) -> None:
+    """Such a replay may wait for what this thread has to complete. It runs as it was then."""
+    env = {"PYTHONPATH": str(ROOT / "tests")}
+    done = run_python(_UPDATES, each_driver.library, kind, str(parts), env=env)
+    first, *sums = done.out.splitlines()
+    assert first == "updated" and [line.split()[0] for line in sums] == ["1113", "1113"]
 
 
 @pytest.mark.parametrize("swap", [False, True])
