@@ -15,7 +15,7 @@ from .conditions import UNIFORM_GROUPS, Needs
 from .constants import integer
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import children, find_root, line_of
+from .syntax import POINTED, children, find_root, line_of
 from .values import (
     PRIVATE,
     Integer,
@@ -327,6 +327,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             begins: Whether it has nothing to do with what is visited around it.
         """
         before, found = self.grows, self.find(name)
+        name = POINTED if name in self.pointed else name
         type_ = found[1] if found else None
         while type_ is not None and type_.target is not None:  # of an element
             type_ = type_.target

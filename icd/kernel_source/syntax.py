@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from pycparser import c_ast
@@ -87,21 +87,36 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
     return any(ends_early(child, inside=inside) for child in children(body))
 
 
+#: What stands for the variables that pointers may lead to, and for an element of memory.
+POINTED: Final = "&"
+_ELEMENT: Final = "[]"
+
+
 def find_root(node: c_ast.Node | None) -> str:
     """Return the name of the variable that a place is in or leads from, "" if it has none."""
     while isinstance(node, c_ast.ArrayRef | c_ast.StructRef | c_ast.Cast | c_ast.UnaryOp):
+        if getattr(node, "op", "") == "*" or getattr(node, "type", "") == "->":
+            return POINTED
         node = node.name if isinstance(node, c_ast.ArrayRef | c_ast.StructRef) else node.expr
     return node.name if isinstance(node, c_ast.ID) else ""
 
 
-def find_growing(loop: c_ast.Node, functions: Mapping[str, c_ast.FuncDef]) -> frozenset[str]:
-    """Return the variables that may grow in each turn of a loop by a factor.
+def find_growing(
+    loop: c_ast.Node,
+    functions: Mapping[str, c_ast.FuncDef],
+    pointed: Set[str],
+    made: Set[str],
+) -> frozenset[str]:
+    """Return the variables that may grow in each turn of a loop, in one statement or in several.
 
-    That is what a product makes of them, or a sum that has them more than once, in one statement or
-    in several. A sum of elements does not grow so, nor does a counter.
+    A product makes one grow by a factor, and so does a sum that has it more than once. A sum of
+    what follows from the item's number makes it grow, too. A sum of elements of memory does not
+    count, nor does a counter.
 
     Args:
         functions: The program's functions. They may multiply.
+        pointed: The variables whose address is taken.
+        made: Those whose values before the loop follow from the item's number.
     """
     rows = list[tuple[str, Counter[str]]]()
     for one in walk_tree(loop):
@@ -112,18 +127,27 @@ def find_growing(loop: c_ast.Node, functions: Mapping[str, c_ast.FuncDef]) -> fr
             rows.append((name, flows))
         elif isinstance(one, c_ast.Decl) and one.init:
             rows.append((one.name, _find_flows(one.init, functions)))
-    origins = {name: {name} for name, _ in rows}
-    while True:
-        before = sum(map(len, origins.values()))
-        for name, flows in rows:
-            origins[name].update(*(origins.get(one, ()) for one in flows))
-        if sum(map(len, origins.values())) == before:
-            break
-    return frozenset(
-        name
+        elif isinstance(one, c_ast.FuncCall) and pointed and find_root(one.name) in functions:
+            rows.append((POINTED, Counter({POINTED: _OFTEN})))
+    names = dict.fromkeys(pointed, POINTED)
+    origins = {names.get(name, name): set[str]() for name, _ in rows}
+    turns = [
+        (names.get(name, name), {names.get(one, one): times for one, times in flows.items()})
         for name, flows in rows
-        if sum(times for one, times in flows.items() if name in origins.get(one, ())) > 1
-    )
+    ]
+    for _ in turns:  # a way is not longer
+        for name, flows in turns:
+            origins[name].update(flows, *(origins.get(one, ()) for one in flows))
+
+    def grows(name: str, flows: Mapping[str, float]) -> bool:
+        again = [one for one in flows if one == name or name in origins.get(one, ())]
+        if name not in origins[name] or not again:
+            return False
+        added = flows.keys() - again
+        known = added.union(*(origins.get(one, ()) for one in added)) <= origins.keys() | made
+        return sum(flows[one] for one in again) > 1 or (bool(added) and known and name in made)
+
+    return frozenset(name for name, flows in turns if grows(name, flows))
 
 
 #: How often a product may have a variable, in `find_growing`. A sum has it once.
@@ -152,7 +176,8 @@ def _find_flows(node: c_ast.Node | None, functions: Mapping[str, c_ast.FuncDef])
             grows = name in functions or _PRODUCTS.match(name)
             return Counter(dict.fromkeys(flows, _OFTEN)) if grows else flows
         case c_ast.ID() | c_ast.ArrayRef() | c_ast.StructRef() | c_ast.UnaryOp():
-            return Counter(filter(None, [find_root(node)]))
+            element = [_ELEMENT] if isinstance(node, c_ast.ArrayRef) else []
+            return Counter(filter(None, [find_root(node), *element]))
         case _:  # elements of a list, and what is assigned in the middle of an expression
             return Counter(set(list_names(node)))
 

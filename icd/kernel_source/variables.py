@@ -55,6 +55,11 @@ class Variables:
         """Know nothing of a variable from now on, because others can change it."""
         self._untracked |= {name}
 
+    @property
+    def pointed(self) -> frozenset[str]:
+        """The variables that may change otherwise than where their names are assigned."""
+        return self._untracked
+
     def is_tracked(self, name: str) -> bool:
         """Whether a variable changes only where its name is assigned."""
         return name not in self._untracked

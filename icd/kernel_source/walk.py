@@ -173,7 +173,14 @@ class Walk(Evaluation):
         """
         left, growing = self.left, self.growing
         if item is None:
-            self.growing |= find_growing(node, self.functions)
+            made = frozenset(
+                key[0]
+                for key, value in self.known.items()
+                if isinstance(value, Integer)
+                and (value.value.varies or key[0] in names)
+                and all(one.kind != "argument" for one in value.value.symbols)
+            )
+            self.growing |= find_growing(node, self.functions, self.pointed, made)
         self.forget(names)
         with self.branch(is_done=item is not None):
             if item:

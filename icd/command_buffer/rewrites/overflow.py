@@ -7,7 +7,7 @@ numbers fit, it concludes only what is true. So:
 
 - numbers that follow from an item's number are checked with the launch's values. A launch in which
   one does not fit stays as it is: nobody knows what its compiler concluded there. So does one in
-  which an inner loop makes such a number larger by a factor in each turn, which hardly ever fits;
+  which an inner loop lets such a number grow in each turn: how far is not known;
 - numbers of memory and of arguments are not known. On a CPU, what a launch with such numbers writes
   is hidden from those behind it. It also does not see that two of its arguments are the same.
   Zeros that are arguments of the fused kernel do that: a compiler cannot know that they are 0.
@@ -37,7 +37,7 @@ def find_overflow(access: KernelAccess, values: LaunchValues) -> tuple[bool, str
         if one.grows:
             return (
                 True,
-                f"an inner loop multiplies a signed integer again and again (line {one.line})",
+                f"an inner loop lets a signed integer grow again and again (line {one.line})",
             )
         found = values.bounds(one.value) if one.value is not None and one.value.varies else None
         if found and not one.range[0] <= found[0] <= found[1] <= one.range[1]:
