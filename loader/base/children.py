@@ -139,29 +139,6 @@ def make_refusal(error: FairleadError, *, with_code: bool = False) -> dict[str, 
     }
 
 
-def read_fields(outcome: Outcome) -> dict[str, Any]:
-    """The fields of a report on a library, by name: what its `main` returned, and the outcome.
-
-    The lists are tuples. What is odd about the probe is among the warnings.
-    """
-    told = outcome.report
-    if told is None:
-        return {
-            "ok": not outcome.probed,
-            "reason": outcome.reason,
-            "remedy": outcome.remedy,
-            "seconds": outcome.seconds,
-            "warnings": outcome.notes,
-            "probed": outcome.probed,
-        }
-    fields = {**told, "seconds": outcome.seconds}
-    if not told["ok"]:  # a library can only print why it refuses
-        fields["reason"] = add_printed(told["reason"], outcome.printed)
-    fields |= {name: tuple(told.get(name, ())) for name in ("notes", "warnings", "missing")}
-    fields["warnings"] += outcome.notes
-    return fields
-
-
 def decode_candidate(data: dict[str, Any]) -> Candidate:
     """The candidate whose `fields` went through JSON."""
     return Candidate(data["library"], data["found_via"], data["manifest"])

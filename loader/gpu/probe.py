@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base.children import Outcome, Request, decode_candidate, make_refusal, read_fields, run_all
+from ..base.children import decode_candidate, make_refusal
 from ..base.errors import FairleadError
 from ..base.library_report import LibraryReport
 from ..base.search import Candidate
@@ -22,6 +22,7 @@ class GpuReport(LibraryReport):
     """The result of probing a driver: it works if it has a device."""
 
     devices: tuple[str, ...] = ()
+    parts: ClassVar = {"devices": str}
 
 
 def probe_all(
@@ -33,14 +34,8 @@ def probe_all(
         api: the folder of the API, such as "cuda".
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
     """
-    requests = [Request(__name__, {**asdict(one), "api": api}) for one in candidates]
-    outcomes = run_all(requests, timeout)
-    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
-
-
-def _make_report(candidate: Candidate, outcome: Outcome) -> GpuReport:
-    fields = read_fields(outcome)
-    return GpuReport(candidate, devices=tuple(fields.pop("devices", ())), **fields)
+    given = ((one, {**asdict(one), "api": api}) for one in candidates)
+    return GpuReport.probe_all(__name__, given, timeout)
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:

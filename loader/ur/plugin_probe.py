@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base.children import Outcome, Request, make_refusal, read_fields, run_all
+from ..base.children import make_refusal
 from ..base.errors import FairleadError
 from ..base.library_report import LibraryReport
 from ..base.process_state import ProcessState
@@ -39,6 +39,12 @@ class PluginPlatformReport:
     backend: str
     devices: tuple[PluginDeviceReport, ...]
 
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> PluginPlatformReport:
+        """Return what went through JSON."""
+        devices = tuple(PluginDeviceReport(**device) for device in data["devices"])
+        return PluginPlatformReport(**{**data, "devices": devices})
+
 
 @dataclass(frozen=True)
 class PluginReport(LibraryReport):
@@ -52,6 +58,7 @@ class PluginReport(LibraryReport):
     layout: str = ""
     opened: str = ""
     platforms: tuple[PluginPlatformReport, ...] = ()
+    parts: ClassVar = {"platforms": PluginPlatformReport.from_dict}
 
 
 def probe_all(
@@ -65,12 +72,9 @@ def probe_all(
         timeout: the limit for each in seconds, None for the default of `children`.
         environment: variables that are set while a plugin loads (`adapters.load`).
     """
-    requests = [
-        Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})
-        for candidate in candidates
-    ]
-    outcomes = run_all(requests, timeout)
-    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
+    variables = dict(environment or {})
+    given = ((one, {"candidate": asdict(one), "environment": variables}) for one in candidates)
+    return PluginReport.probe_all(__name__, given, timeout)
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -107,36 +111,16 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
 
 def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dict[str, Any]:
     """Describe a platform and its devices, as far as they answer."""
-    devices: list[dict[str, str]] = []
-    about = {"name": "", "version": "", "backend": platform.backend}
+    devices: list[PluginDeviceReport] = []
+    name = version = ""
     try:
-        about |= {"name": platform.name, "version": platform.version}
+        name, version = platform.name, platform.version
     except FairleadError as error:
         warnings.append(f"its platform {number} failed to describe itself: {error}")
     try:
-        for device in platform.devices:
-            devices.append(
-                {
-                    "name": device.name,
-                    "type": device.type,
-                    "driver_version": device.driver_version,
-                    "backend": device.backend,
-                }
-            )
+        for one in platform.devices:
+            told = one.name, one.type, one.driver_version, one.backend
+            devices.append(PluginDeviceReport(*told))
     except FairleadError as error:
         warnings.append(f"its platform {number} failed to describe its devices: {error}")
-    return {**about, "devices": devices}
-
-
-def _make_report(candidate: PluginCandidate, outcome: Outcome) -> PluginReport:
-    fields = read_fields(outcome)
-    platforms = tuple(
-        PluginPlatformReport(
-            **{
-                **platform,
-                "devices": tuple(PluginDeviceReport(**device) for device in platform["devices"]),
-            }
-        )
-        for platform in fields.pop("platforms", ())
-    )
-    return PluginReport(candidate, platforms=platforms, **fields)
+    return asdict(PluginPlatformReport(name, version, platform.backend, tuple(devices)))

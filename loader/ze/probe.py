@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base.children import Outcome, Request, decode_candidate, make_refusal, read_fields, run_all
+from ..base.children import decode_candidate, make_refusal
 from ..base.errors import FairleadError
 from ..base.library_report import LibraryReport
 from ..base.process_state import ProcessState
@@ -37,6 +37,7 @@ class ZEDriverReport(LibraryReport):
 
     tables: str = ""
     devices: tuple[ZEDeviceReport, ...] = ()
+    parts: ClassVar = {"devices": lambda device: ZEDeviceReport(**device)}
 
 
 def probe_all(
@@ -47,15 +48,8 @@ def probe_all(
     Args:
         timeout: the limit for each in seconds, None for the default of `children`.
     """
-    requests = [Request(__name__, asdict(candidate)) for candidate in candidates]
-    outcomes = run_all(requests, timeout)
-    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
-
-
-def _make_report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
-    fields = read_fields(outcome)
-    devices = tuple(ZEDeviceReport(**device) for device in fields.pop("devices", ()))
-    return ZEDriverReport(candidate, devices=devices, **fields)
+    given = ((candidate, asdict(candidate)) for candidate in candidates)
+    return ZEDriverReport.probe_all(__name__, given, timeout)
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
