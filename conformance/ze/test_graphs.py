@@ -145,6 +145,9 @@ def test_unjoined(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     make.launch(graphs.list, kernel, 1, fork)
     make.launch(other, kernel, 1, 0, fork)
     ze.refuses("GRAPH_UNJOINED_FORKS", END, graphs.list, None, byref(ctypes.c_void_p()))
+    make.launch(other, kernel, 1)
+    make.finish(other)
+    equal(out.all, [2], "what the other list writes after the capture")
 
 
 @rule("zeGraphDestroyExt", "an executable graph runs without its source")

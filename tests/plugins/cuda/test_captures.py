@@ -84,59 +84,6 @@ def captures(work: Work) -> Captures:
     return Captures(work)
 
 
-def test_a_captured_queue_runs_nothing_and_its_graph_runs_all(
-    work: Work, captures: Captures
-) -> None:
-    out, other, ur = work.memory(), work.memory(), work.ur
-    work.put(out, bytes(SIZE))
-    work.put(other, bytes(SIZE))
-    assert not captures.enabled(work.queue)
-    assert captures.begin(work.queue) == "SUCCESS"
-    assert captures.enabled(work.queue)
-    shown = ur.make("urQueueGetGraphExp", work.queue).value
-    work.launch(work.kernel("add_one"), out)
-    work.launch(work.kernel("twice"), out)
-    ur.ok("urEnqueueUSMMemcpy", work.queue, False, other, out, SIZE, 0, None, None)
-    ur.ok("urEnqueueUSMFill", work.queue, out, 4, b"\5\0\0\0", SIZE // 2, 0, None, None)
-    graph = captures.end(work.queue)
-    assert graph == shown and not captures.is_empty(graph) and not captures.enabled(work.queue)
-    assert work.numbers(out) == work.numbers(other) == [0] * COUNT
-    executable = captures.executable(graph)
-    captures.run(executable)
-    assert work.numbers(other) == [2] * COUNT
-    captures.run(executable)
-    assert work.numbers(other) == [12] * (COUNT // 2) + [6] * (COUNT // 2)
-    assert work.numbers(out) == [5] * (COUNT // 2) + [6] * (COUNT // 2)
-    assert ur.make("urGraphGetNativeHandleExp", graph).value
-    assert ur.make("urGraphExecutableGraphGetNativeHandleExp", executable).value
-    ur.ok("urGraphExecutableGraphDestroyExp", executable)
-    ur.ok("urGraphDestroyExp", graph)
-    assert ur("urGraphDestroyExp", graph) == "INVALID_GRAPH"
-
-
-def test_commands_of_an_out_of_order_queue_have_the_order_of_their_events(
-    work: Work, captures: Captures
-) -> None:
-    queue, out, other = work.new_queue(_OUT_OF_ORDER), work.memory(), work.memory()
-    work.put(out, bytes(SIZE))
-    work.put(other, bytes(SIZE))
-    add, twice, axpy = (work.kernel(name) for name in ("add_one", "twice", "axpy"))
-    assert captures.begin(queue) == "SUCCESS"
-    first = captures.launch(queue, add, out)
-    one = captures.launch(queue, add, other)
-    second = captures.launch(queue, twice, out, waits=(first,))
-    captures.launch(queue, axpy, other, out, ctypes.c_int32(3), waits=(one, second))
-    captures.barrier(queue)
-    captures.launch(queue, twice, other)
-    captures.launch(queue, add, out)
-    captures.barrier(queue)
-    captures.launch(queue, axpy, other, out, ctypes.c_int32(100))
-    executable = captures.executable(captures.end(queue))
-    captures.run(executable)
-    assert work.numbers(out) == [3] * COUNT
-    assert work.numbers(other) == [2 * (1 + 3 * 2) + 300] * COUNT
-
-
 def test_independent_commands_are_not_ordered(
     work: Work, captures: Captures, tmp_path: Path
 ) -> None:
@@ -151,37 +98,6 @@ def test_independent_commands_are_not_ordered(
     assert code == "SUCCESS" and "->" not in file.read_text()
     missing = str(tmp_path / "none/graph.dot").encode()
     assert work.ur("urGraphDumpContentsExp", graph, missing) != "SUCCESS"
-
-
-@pytest.mark.parametrize("flags", ["", _OUT_OF_ORDER])
-def test_queues_join_by_events_and_have_to_be_joined_again(
-    work: Work, captures: Captures, flags: str
-) -> None:
-    first, second = work.new_queue(flags), work.new_queue(flags)
-    out, other = work.memory(), work.memory()
-    work.put(out, bytes(SIZE))
-    work.put(other, bytes(SIZE))
-    add, twice, axpy = (work.kernel(name) for name in ("add_one", "twice", "axpy"))
-    assert captures.begin(first) == "SUCCESS"
-    begun = captures.launch(first, add, out)
-    there = captures.launch(second, axpy, other, out, ctypes.c_int32(7), waits=(begun,))
-    assert captures.enabled(second)
-    last = captures.launch(first, twice, other, waits=(there, begun))
-    captures.launch(first, add, other, waits=(last,))
-    assert work.ur("urQueueEndGraphCaptureExp", second, array(0)) == "INVALID_OPERATION"
-    executable = captures.executable(captures.end(first))
-    assert not captures.enabled(first) and not captures.enabled(second)
-    captures.run(executable)
-    assert work.numbers(other) == [15] * COUNT
-    assert captures.begin(first) == "SUCCESS"
-    begun = captures.launch(first, add, out)
-    captures.launch(second, add, other, waits=(begun,))
-    code = work.ur("urQueueEndGraphCaptureExp", first, ctypes.byref(ctypes.c_void_p()))
-    assert code == "GRAPH_UNJOINED_FORKS"
-    assert not captures.enabled(first) and not captures.enabled(second)
-    captures.launch(second, add, other)
-    work.ur.ok("urQueueFinish", second)
-    assert work.numbers(other) == [16] * COUNT
 
 
 def test_captures_into_a_graph_follow_each_other(work: Work, captures: Captures) -> None:
@@ -202,64 +118,6 @@ def test_captures_into_a_graph_follow_each_other(work: Work, captures: Captures)
         work.ur.ok("urGraphGetIdExp", one, ctypes.byref(number))
         numbers.append(number.value)
     assert numbers[0] < numbers[1]
-
-
-def test_what_a_capture_refuses_does_not_end_it(work: Work, captures: Captures) -> None:
-    ur, out, outside = work.ur, work.memory(), work.memory()
-    other, add = work.new_queue(), work.kernel("add_one")
-    work.put(out, bytes(SIZE))
-    early = captures.launch(other, add, outside)
-    assert captures.begin(work.queue) == "SUCCESS"
-    assert captures.begin(work.queue) == "INVALID_OPERATION"
-    inside = captures.launch(work.queue, add, out)
-    room = ctypes.create_string_buffer(SIZE)
-    refused = "GRAPH_CAPTURE_UNSUPPORTED"
-    assert ur("urQueueFinish", work.queue) == refused
-    blocking = work.queue, True, room, out, SIZE, 0, None, None
-    assert ur("urEnqueueUSMMemcpy", *blocking) == refused
-    assert ur("urEnqueueUSMMemcpy", other, True, *blocking[2:5], 1, array(inside), None) == refused
-    captures.launch(work.queue, add, out, waits=(early,), code=refused)
-    captures.launch(other, add, out, waits=(early, inside), code=refused)
-    event = ctypes.byref(ctypes.c_void_p())
-    given = work.queue, False, 0, None, event
-    assert ur("urEnqueueTimestampRecordingExp", *given) == refused
-    assert ur("urEventWait", 1, array(inside)) == "GRAPH_INTERNAL_EVENT"
-    status, room4 = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"], ctypes.c_uint32()
-    given = inside, status, 4, ctypes.byref(room4), None
-    assert ur("urEventGetInfo", *given) == "GRAPH_INTERNAL_EVENT"
-    assert captures.begin(other) == "SUCCESS"
-    captures.launch(other, add, out, waits=(inside,), code="GRAPH_CAPTURE_MERGE_ATTEMPT")
-    captures.end(other)
-    graph = captures.end(work.queue)
-    assert ur("urQueueEndGraphCaptureExp", work.queue, event) == "COMMAND_LIST_NOT_CAPTURING"
-    assert ur("urQueueGetGraphExp", work.queue, event) == "INVALID_OPERATION"
-    captures.launch(work.queue, add, out, waits=(inside,), code="GRAPH_INTERNAL_EVENT")
-    captures.run(captures.executable(graph))
-    assert work.numbers(out) == [1] * COUNT
-
-
-def test_a_graph_is_not_used_while_it_is_captured(work: Work, captures: Captures) -> None:
-    ur, graph, other = work.ur, captures.new_graph(), work.new_queue()
-    assert captures.begin(work.queue, graph) == "SUCCESS"
-    assert captures.begin(other, graph) == "INVALID_GRAPH"
-    made = ctypes.byref(ctypes.c_void_p())
-    assert ur("urGraphInstantiateGraphExp", graph, made) == "INVALID_GRAPH"
-    captures.end(work.queue)
-    called: list[int | None] = []
-    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(called.append)
-    ur.ok("urGraphSetDestructionCallbackExp", graph, callback, 7)
-    assert not called
-    ur.ok("urGraphDestroyExp", graph)
-    assert called == [7]
-
-
-def test_the_capture_of_a_graph_that_is_destroyed_ends(work: Work, captures: Captures) -> None:
-    graph = captures.new_graph()
-    assert captures.begin(work.queue, graph) == "SUCCESS"
-    work.ur.ok("urGraphDestroyExp", graph)
-    again = captures.new_graph()
-    assert captures.begin(work.queue, again) == "SUCCESS"
-    captures.end(work.queue)
 
 
 def test_a_capture_that_the_driver_gives_up_is_said_so(
@@ -389,27 +247,6 @@ def test_native_commands_are_captured_in_order(
     for _ in range(2):
         captures.run(executable)
     assert work.numbers(out) == [0x01010102] * COUNT
-
-
-def test_what_was_captured_may_be_released(work: Work, captures: Captures) -> None:
-    ur, kernel = work.ur, work.kernel("store")
-    flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
-    room = ctypes.create_string_buffer(SIZE)
-    assert captures.begin(work.queue) == "SUCCESS"
-    pattern = bytes(range(16)) * 16  # longer than the driver sets: it is copied
-    fill = work.queue, buffer, pattern, len(pattern), 0, SIZE, 0, None, None
-    ur.ok("urEnqueueMemBufferFill", *fill)
-    read = work.queue, buffer, False, 0, SIZE, room, 0, None, None
-    ur.ok("urEnqueueMemBufferRead", *read)
-    graph = captures.end(work.queue)
-    ur.ok("urMemRelease", buffer)
-    ur.ok("urKernelRelease", kernel)
-    executable = captures.executable(graph)
-    ur.ok("urGraphDestroyExp", graph)
-    captures.run(executable)
-    ur.ok("urQueueFinish", work.queue)
-    assert room.raw == pattern
 
 
 def test_a_capture_has_what_c_has_updated(work: Work, captures: Captures) -> None:

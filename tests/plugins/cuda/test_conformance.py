@@ -15,6 +15,7 @@ AREAS = (
     *("command-buffer-commands", "command-buffer-enqueue", "command-buffer-events"),
     *("update", "update-events", "update-rules", "enqueue", "native-handles", "pools"),
     *("arguments", "images", "kernel", "memory", "program", "sampler"),
+    "queue-captures",
 )
 #: `make test` runs all areas on CUDA, and on HIP these: there the profiles differ from CUDA.
 SAMPLES = {
@@ -26,7 +27,7 @@ SAMPLES = {
         "program",
         "images",
     ),
-    "hip-5.2": ("native-handles", "pools", "memory", "images"),
+    "hip-5.2": ("native-handles", "pools", "memory", "images", "queue-captures"),
 }
 #: Each library, with areas that one process runs.
 CASES = [

@@ -62,20 +62,6 @@ def graphs(bench: ZeBench) -> Graphs:
     return Graphs(bench)
 
 
-def test_a_list_that_is_not_joined_again_loses_the_capture(graphs: Graphs) -> None:
-    out, other = graphs.bench.ints(count=4), graphs.bench.immediate()
-    (fork,) = graphs.bench.events(1)
-    graphs.begin()
-    graphs.launch("add", out, 1, fork)
-    graphs.launch("mul", out, 10, 0, fork, made=other)
-    made = ctypes.c_void_p()
-    code = graphs.ze.code(END, graphs.list, None, ctypes.byref(made))
-    assert (code, made.value) == ("GRAPH_UNJOINED_FORKS", None)
-    graphs.launch("add", out, 1, made=other)
-    graphs.ze.ok(SYNCHRONIZE, other, FOREVER)
-    assert out.all == [1] * 4, "both lists run commands again"
-
-
 def test_captures_do_not_become_one(graphs: Graphs) -> None:
     out, second = graphs.bench.ints(count=4), Graphs(graphs.bench)
     (event,) = graphs.bench.events(1)
