@@ -413,7 +413,9 @@ SCENARIO(thread_intruder_of_a_fork) {
     if (!child) {
         alarm(60);
         fl_end(r);
-        _exit(fl_is_captured(w->queue));
+        int captured = fl_is_captured(w->queue);
+        fl_drop(r);
+        _exit(captured);
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     atomic_store(&dropped, 1);
