@@ -64,20 +64,22 @@ class Access:
 
 @dataclass(frozen=True)
 class SignedResult:
-    """What an operator makes of signed integers. C leaves it undefined where the type is too small.
+    """What an operator makes of signed integers, or an integer made of a floating-point number.
+
+    C leaves it undefined where the type is too small.
 
     Attributes:
         value: The right number as long as no type was too small; None if it is not known.
         needs: What must be true, so that its type was not, nor another one on the way to it.
         range: The least and the greatest number of the type; (0, 0) if it is not known.
-        grows: Whether it flows to a variable that may grow in each turn of an inner loop.
+        refusal: Why a launch with it stays as it is whatever its values are, or "".
     """
 
     value: Polynomial | None
     needs: Needs
     range: tuple[int, int]
     line: int
-    grows: bool = False
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class _Storage:
 
 
 _NOWHERE: Final = _Storage(None, None)
+_GROWS: Final = "an inner loop lets a signed integer grow again and again"
+_DIVIDES: Final = "a divisor may be 0"
+_CONVERTS: Final = "a compiler has several ways to make a small or unsigned integer of a double"
 #: Functions of ids, and the symbols of what they return.
 _IDS: Final = {
     "get_local_id": "local",
@@ -123,7 +128,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     Attributes:
         accesses: In the order of the walk.
-        signed: What is calculated with signed integers.
+        signed: What is calculated with signed integers or converted to integers.
         uses: `barrier`, `local memory`, `atomics`, `printf`: what else the kernel uses.
         returned: The values that the function returns.
         left: What may have ended the walk already: `Return`, `Break`, `Continue`.
@@ -237,17 +242,37 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         return (self.known.get(place.key) if place.key and place.whole else None) or place.type
 
     def _calculate(self, name: str, left: Value, right: Value) -> Value:
-        """Return what an operator makes of two values, and note signed integers."""
+        """Return what an operator makes of two values, and note integers."""
         made = calculate_value(name, left, right)
-        if name in _GROWING and not isinstance(made, Pointer):
-            type_ = made.type if isinstance(made, Integer) else made
-            type_ = type_.target if type_ and type_.kind == "vector" else type_
-            if type_ is None or (type_.kind == "integer" and type_.signed):
-                known = [one.exact for one in (left, right, made) if isinstance(one, Integer)]
-                value = made.value if isinstance(made, Integer) else None
-                row = value, frozenset().union(*known), type_.range if type_ else (0, 0)
-                self.signed.append(SignedResult(*row, self.line, self.grows))
+        if name not in _GROWING or isinstance(made, Pointer):
+            return made
+        type_ = made.type if isinstance(made, Integer) else made
+        type_ = type_.target if type_ and type_.kind == "vector" else type_
+        # A compiler concludes that a divisor is not 0, also in the kernels behind.
+        is_integer = type_ is not None and type_.kind == "integer"
+        divides = name in "/%" and is_integer and not isinstance(right, Integer)
+        refusal = _DIVIDES if divides else _GROWS if self.grows else ""
+        if type_ is None or (is_integer and (type_.signed or divides)):
+            known = [one.exact for one in (left, right, made) if isinstance(one, Integer)]
+            value = made.value if isinstance(made, Integer) else None
+            row = value, frozenset().union(*known), type_.range if type_ else (0, 0)
+            self.signed.append(SignedResult(*row, self.line, refusal))
         return made
+
+    def _note_conversion(self, value: Value, type_: CType) -> None:
+        """Note a floating-point number that becomes an integer."""
+        kinds = [
+            one.target if one and one.kind == "vector" else one for one in (find_type(value), type_)
+        ]
+        match kinds:
+            case CType("float", size=of), CType("integer") as to if to.name != "bool":
+                # A processor converts 32-bit floats to all integers in one way, doubles in several.
+                refusal = _CONVERTS if of == 8 and (to.size < 4 or not to.signed) else ""
+                self.signed.append(SignedResult(None, frozenset(), (0, 0), self.line, refusal))
+
+    def set(self, key: Key, type_: CType, value: Value) -> Value:
+        self._note_conversion(value, type_)
+        return super().set(key, type_, value)
 
     # expressions
 
@@ -348,7 +373,9 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             return place.type
         if reads:
             self._access(place, False, place.target.size, target)
-        self.lose(change(place.target), "a pointer is kept in memory")
+        value = change(place.target)
+        self.lose(value, "a pointer is kept in memory")
+        self._note_conversion(value, place.target)
         self._access(place, True, place.target.size, target)
         return place.target
 
@@ -370,6 +397,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             return value.to(type_.target)
         if type_.kind != "void":
             self.lose(value, "a pointer becomes a number")
+            self._note_conversion(value, type_)
         return type_
 
     def visit_ExprList(self, node: c_ast.ExprList) -> Value:
@@ -407,7 +435,10 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if name in ("min", "max", "clamp") and len(values) == (3 if name == "clamp" else 2):
             return limit(name, values) or find_type(values[0])
         if named := _NAMED_TYPE.match(name):
-            return self.types.read_name(named[1])
+            type_ = self.types.read_name(named[1])
+            if name.startswith("convert"):  # also with "_sat": PoCL's make any number of a NaN
+                self._note_conversion(values[0] if values else None, type_)
+            return type_
         return pointers[0].target if pointers else find_type(values[0]) if values else None
 
     def _identify(self, name: str, values: list[Value]) -> Value:

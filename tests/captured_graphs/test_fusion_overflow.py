@@ -147,6 +147,67 @@ def test_signs_are_not_taken_for_known(
         np.testing.assert_array_equal(one, other.get())
 
 
+#: Kernels of an integer that may not fit or be no number, and how many commands are fused.
+UNDEFINED = {
+    "a short of a float": ("float", "short", "y[i]", 3),
+    "a ushort of a float": ("float", "ushort", "convert_ushort(y[i] * 2.0f)", 3),
+    "a uint of a float": ("float", "uint", "(uint)y[i]", 3),
+    "an int of a double": ("double", "int", "(int)y[i]", 3),
+    "a short of a double": ("double", "short", "y[i]", 2),
+    "a uint of a double": ("double", "uint", "(uint)y[i]", 2),
+    "a short of a double that is limited": ("double", "short", "convert_short_sat(y[i])", 2),
+    "a quotient": ("int", "int", "100 / y[i]", 2),
+    "a remainder": ("long", "long", "-100 % y[i]", 2),
+    "a quotient by a number": ("int", "int", "y[i] / 7", 3),
+}
+
+
+@pytest.mark.usefixtures("as_on_gpus")
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_nobody_concludes_from_undefined_integers(queue: cl.CommandQueue, name: str) -> None:
+    """Kernels behind see what memory has."""
+    of, to, expression, fused = UNDEFINED[name]
+    source = f"""
+    kernel void first(global {to} *z, global const {of} *y) {{
+        size_t i = get_global_id(0);
+        z[i] = {expression};
+    }}
+    kernel void wide(global float *z, global const {to} *y) {{
+        size_t i = get_global_id(0);
+        z[i] = y[i];
+    }}
+    kernel void zero(global int *z, global const {of} *y) {{
+        size_t i = get_global_id(0);
+        z[i] = y[i] == 0;
+    }}"""
+    built: Any = cl.Program(queue.context, source).build()
+    kinds = {"float": np.float32, "double": np.float64, "uint": np.uint32, "int": np.int32}
+    kinds |= {"short": np.int16, "ushort": np.uint16, "long": np.int64}
+    values = [-1, 7, 300, -300, 40000] if "uotient" in name or "remain" in name else [
+        *(np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, 5e9, -3e9, 65536.5, -129.5, 0)
+    ]  # fmt: skip
+    y = cl_array.to_device(queue, np.resize(np.array(values), 1200).astype(kinds[of]))
+    z = cl_array.zeros(queue, 1200, kinds[to])
+    real, zero = (cl_array.zeros(queue, 1200, one) for one in (np.float32, np.int32))
+
+    def run() -> None:
+        for kernel, *arrays in (built.first, z, y), (built.wide, real, z), (built.zero, zero, y):
+            kernel(queue, (1200,), None, *(one.data for one in arrays))
+
+    run()
+    called = z.get()
+    with capture(queue) as graph:
+        run()
+    loop = graph.finalize(fuse="check")
+    for _ in range(3):
+        loop.replay(queue)
+    assert [len(one) for one in loop.fused] == [fused]
+    made = z.get()
+    assert (zero.get() == (y.get() == 0)).all()
+    assert (real.get() == made.astype(np.float32)).all()
+    assert (made == called).all()
+
+
 #: A loop in which sums and products of an item's number soon do not fit.
 _LOOP = "for (int j = 0; j < 12; j++)"
 

@@ -1,4 +1,4 @@
-"""Signed integers that do not fit in their types, and what a compiler concludes of them.
+"""Integers that do not fit in their types, and what a compiler concludes of them.
 
 C leaves signed overflow undefined. So a compiler takes `y > x` for true where it sees that `y` is
 `x + 1`, and `x * x` for positive. It takes `i * 1103515245` for positive where it sees that `i` is.
@@ -8,6 +8,8 @@ numbers fit, it concludes only what is true. So:
 - numbers that follow from an item's number are checked with the launch's values. A launch in which
   one does not fit stays as it is: nobody knows what its compiler concluded there. So does one in
   which an inner loop lets such a number grow in each turn: how far is not known;
+- a floating-point number that becomes an integer may not fit in it, either. What it becomes depends
+  on the instruction. Processors have several for doubles, so such a launch stays as it is;
 - numbers of memory and of arguments are not known. On a CPU, what a launch with such numbers writes
   is hidden from those behind it. It also does not see that two of its arguments are the same.
   Zeros that are arguments of the fused kernel do that: a compiler cannot know that they are 0.
@@ -34,11 +36,8 @@ def find_overflow(access: KernelAccess, values: LaunchValues) -> tuple[bool, str
         if one.value is not None and all(need.holds(values) for need in one.needs):
             continue
         may_overflow = True
-        if one.grows:
-            return (
-                True,
-                f"an inner loop lets a signed integer grow again and again (line {one.line})",
-            )
+        if one.refusal:
+            return True, f"{one.refusal} (line {one.line})"
         found = values.bounds(one.value) if one.value is not None and one.value.varies else None
         if found and not one.range[0] <= found[0] <= found[1] <= one.range[1]:
             return True, f"a signed integer of an item does not fit in its type (line {one.line})"
