@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy
 
-from ..icd._native import ffi
+from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import call, get_address
 from ..icd.command_buffer.edits import (
@@ -18,6 +18,7 @@ from ..icd.command_buffer.edits import (
     SAMPLER,
     UNSET,
     VALUE,
+    count_arguments,
     get_argument,
     get_argument_bytes,
     get_cell,
@@ -133,6 +134,37 @@ def find_image_type(memory: int) -> str:
     value = ffi.new("uint32_t *")
     call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, get_address(value), None)
     return _IMAGES.get(value[0], "")
+
+
+def has_own_copies(commands: Any, count: int) -> bool:
+    """Whether launches, copies and fills use memory that is a copy of the host's, and that nobody
+    else has.
+
+    It was made in their block, and every replay goes on with what the one before has left there.
+
+    Args:
+        commands: an array of `fl_command`.
+        count: how many they are.
+    """
+    counted = ffi.gc(lib.fl_count_references(commands, count), lib.fl_free_references)
+    used = set[int]()
+    for number in range(count):
+        command = commands[number]
+        used |= {get_address(command.source), get_address(command.target)}
+        objects = (get_object(command, index) for index in range(count_arguments(command)))
+        used |= {handle for kind, handle in objects if kind == MEMORY}
+    return any(
+        is_copy(one)
+        for one in used - {0}
+        if not lib.fl_other_references(counted, ffi.cast("void *", one))
+    )
+
+
+def is_copy(memory: int) -> bool:
+    """Whether a memory object (a handle) was made as a copy of the host's memory."""
+    value = ffi.new("uint64_t *")
+    call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_FLAGS"], 8, get_address(value), None)
+    return bool(value[0] & OPENCL["CL_MEM_COPY_HOST_PTR"])
 
 
 def list_kept_objects(value: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from numpy import ndarray
 
 from ..icd._native import lib
 from ..loader.base.forks import count_forks, make_lock
+from .argument_objects import has_own_copies, is_copy
 from .context import CapturedGraph, capture
 from .graphed_calls import (
     CannotBeGraphedError,
@@ -88,6 +89,9 @@ class _CapturedCall:
         exchanged: str,
         names: Sequence[str],
     ) -> None:
+        recording = graph.block.recording
+        # Asked before the executable graph has references of its own.
+        self._has_copies = has_own_copies(recording.commands, len(recording))
         self.loop, (self.queue, *self.others) = graph.finalize(), call.queues.values()
         # What is compared by its identity lives as long as the graph.
         self._replays = 0
@@ -183,6 +187,11 @@ class _CapturedCall:
                 )
         if any(find_entry(one) is not None for one in self.made):
             raise CannotBeGraphedError("it returns or keeps a part of an argument")
+        if self._has_copies or any(map(is_copy, self._own)):
+            raise CannotBeGraphedError(
+                "it makes a buffer with COPY_HOST_PTR, and replays would not copy again. Make it "
+                "outside of the function"
+            )
 
     def replay(self, given: Sequence[Any]) -> Any:
         """Replay the call with other arguments. Returns what the function returns."""

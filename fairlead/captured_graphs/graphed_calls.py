@@ -167,7 +167,10 @@ class GraphedCall:
         handle = 0 if queue is None else queue.int_ptr
         if handle:
             self.queues[handle] = queue
-        self.memory.append(memory.int_ptr)
+        try:
+            self.memory.append(memory.int_ptr)
+        except AttributeError:
+            raise CannotBeGraphedError("an argument is an array in SVM") from None
         self.buffers.append(memory)
         self._lists.append(id(value.events))
         # A Parameter takes no smaller memory, and an array may be a part of a larger one.

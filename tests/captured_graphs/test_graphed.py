@@ -596,6 +596,45 @@ def test_a_part_of_an_array_and_a_whole_one(queue: cl.CommandQueue) -> None:
             assert (u.get()[:64] == 7).all() and (u.get()[64:] == 3).all()
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_copy_of_the_hosts_memory_is_made_in_each_call(
+    queue: cl.CommandQueue, returns: bool
+) -> None:
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    ones = np.ones(64, np.float32)
+    outside = cl.Buffer(queue.context, flags, hostbuf=ones)
+
+    def add(u: Any, memory: Any = None) -> Any:
+        memory = memory or cl.Buffer(queue.context, flags, hostbuf=ones)
+        made = pyopencl.array.Array(queue, u.shape, u.dtype, data=memory)
+        made += u
+        return made if returns else made * np.float32(2)
+
+    graphed = fairlead.graphed(add)
+    with pytest.warns(GraphedWarning, match="COPY_HOST_PTR"):
+        for _ in range(3):
+            assert (graphed(array(queue, 3)).get() == (4 if returns else 8)).all()
+    others = fairlead.graphed(lambda u: add(u, outside) * np.float32(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphedWarning)
+        assert [others(array(queue, 3)).get()[0] for _ in range(3)] == [
+            number if returns else 2 * number for number in (4, 7, 10)
+        ]
+
+
+def test_a_call_with_an_array_in_svm_is_no_graph(queue: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def double(u: Any) -> None:
+        u += u
+
+    memory = cl.csvm_empty(queue.context, 64, np.float32)
+    u = pyopencl.array.Array(queue, memory.shape, memory.dtype, data=cl.SVM(memory))
+    u.fill(1)
+    with pytest.warns(GraphedWarning, match="SVM"):
+        double(u)
+    assert (u.get() == 2).all()
+
+
 @pytest.mark.parametrize("view", [lambda u: u, lambda u: u[:], lambda u: u[8:]])
 def test_an_array_and_its_view_are_used_in_order(
     out_of_order: cl.CommandQueue, view: Callable[[Any], Any], tmp_path: Path
