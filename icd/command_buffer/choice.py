@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import Final
 
 from ...loader.base.errors import FairleadError
+from ...loader.base.frozen_value import Value
 from ...loader.base.registered import Registered, list_registered
 from ...loader.base.search import filter_environ
 from ..calls import find_context_profile
@@ -27,8 +28,7 @@ from .engines.native import Native
 from .engines.replay import Replay
 
 
-@dataclass(frozen=True)
-class EngineOfDrivers:
+class EngineOfDrivers(Value):
     """An engine for some drivers, which is not imported on others.
 
     Attributes:
@@ -113,8 +113,7 @@ class UnknownEngineError(FairleadError, ValueError):
     """FAIRLEAD_COMMAND_BUFFER names an unknown engine."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Value):
     """Engines in order of preference. The last one takes what the others leave.
 
     Attributes:
@@ -128,13 +127,19 @@ class Choice:
     engines: Sequence[Engine]
     is_auto: bool = False
     why: str = "it was asked for"
-    of_others: Mapping[str, str] = field(default_factory=dict[str, str])
+    of_others: Mapping[str, str] = MappingProxyType({})
 
-    def explain_others(self) -> Mapping[str, str]:
-        """Return why the engines that are not chosen are not, by name."""
-        names = {engine.name for engine in self.engines}
-        others = {name: self.why for name in list_engines() if name not in names}
-        return {**_load_registered()[1], **others, **self.of_others}
+    def explain(self, asked: Mapping[str, str]) -> Mapping[str, str]:
+        """Return why each engine runs commands or none, by name. Those that nobody asked are first.
+
+        Args:
+            asked: the same of the engines that were asked.
+        """
+        mine, names = {**self.of_others, **asked}, list_engines()
+        others = {name: self.why for name in names if name not in mine}
+        order = [name for name in names if name in mine] if self.is_auto else []
+        mine = {name: mine[name] for name in dict.fromkeys([*order, *mine])}
+        return {**_load_registered()[1], **others, **mine}
 
 
 def choose(context: int, name: str = "") -> Choice:

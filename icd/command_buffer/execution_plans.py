@@ -588,7 +588,7 @@ class ExecutionPlans:
     def explain(self, kind: QueueKind) -> str:
         """Return how commands run on such a queue, and why: a line for each engine."""
         plan = self.choose(kind)
-        why = {**self._choice.explain_others(), **plan.why}
+        why = self._choice.explain(plan.why)
         wide = max(map(len, why))
         lines = [f"{self._commands.count} commands"]
         if self.rewriting is not None:

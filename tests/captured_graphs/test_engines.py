@@ -135,6 +135,17 @@ def test_a_part_is_numbered_from_0_and_keeps_its_order() -> None:
 # --- what the variable names ---
 
 
+def test_engines_are_explained_in_the_order_of_preference(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are for other drivers, and are not imported here."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    lines = graph.finalize(fuse=False).explain(numbers.queue).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(choice.ENGINES)
+
+
 def test_the_variable_names_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     def names(value: str) -> list[str]:
         monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", value)

@@ -269,7 +269,7 @@ def test_an_engine_runs_commands(environment: dict[str, str], run_python: RunPyt
     code = """
 from fairlead.icd.command_buffer.choice import Choice, choose_names
 for name in ("", "toy"):
-    print(choose_names(name)[0], *Choice(()).explain_others().items(), sep="|")
+    print(choose_names(name)[0], *Choice(()).explain({}).items(), sep="|")
 choose_names("unknown")
 """
     done = run_python(code, env=environment, fresh=True, check=False)
