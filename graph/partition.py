@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from ..loader.base.frozen_value import Value
 from .execution_order import Neighbours, find_execution_order, find_execution_orders
 
 POLICIES: Final = ("seed", "rank")
@@ -58,8 +59,7 @@ class Partition(NamedTuple):
     in_order: bool
 
 
-@dataclass(frozen=True)
-class Partitions:
+class Partitions(Value):
     """All partitions of a graph.
 
     Attributes:

@@ -19,13 +19,13 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..loader.base.errors import FairleadError
 from ..loader.base.files import open_nameless
 from ..loader.base.forks import make_lock
+from ..loader.base.frozen_value import Value
 from ..loader.base.search import filter_environ
 
 #: The layouts that are known: of PoCL 3.0, 3.1, 4.0 to 7.1, and 7.2.
@@ -52,8 +52,7 @@ class PoclBinaryError(FairleadError):
     """The layout of PoCL's binary is not known, or a library in it cannot be opened."""
 
 
-@dataclass(frozen=True)
-class PoclKernel:
+class PoclKernel(Value):
     """A kernel of a binary.
 
     Attributes:

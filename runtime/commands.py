@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import make_lock
+from ..loader.base.frozen_value import Value
 from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
 from .accessor import Accessor
 from .errors import make_unsupported_error
@@ -227,8 +227,7 @@ class NativeCommand(Command):
         return point.value
 
 
-@dataclass(frozen=True)
-class InteropHandle:
+class InteropHandle(Value):
     """What a native command may use: the native handles of a queue or a command-buffer, and of
     memory."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
+from ..loader.base.frozen_value import Value
 from ..loader.base.operations import OPERATIONS, OperationFunction
 from ..loader.ur.abi import UR
 from .checks import as_integer
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _byref = ctypes.byref
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Value):
     """A transfer of the runtime, and the adapter's functions for it.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from ..icd._native import ffi, lib
 from ..icd.command_buffer.cells import AS_IT_IS, Cells
 from ..icd.command_buffer.edits import get_argument_bytes
 from ..icd.errors import check
+from ..loader.base.frozen_value import Value
 from .parameter import make_number
 
 #: What a generator has counted to.
@@ -40,8 +40,7 @@ def _count_on(counter: _Counter, count: int, top: int) -> _Counter:
     return first, second, third, fourth
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(Value):
     """A recorded launch that draws random numbers.
 
     Attributes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ..icd._native import ffi
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_MEMORY, CellKey, Cells
 from ..icd.command_buffer.edits import MEMORY
+from ..loader.base.frozen_value import Value
 from ..runtime.errors import Errc, SYCLError
 from .argument_objects import check_context
 from .expressions import Formula
@@ -316,8 +316,7 @@ def collect_rows(cells: Cells) -> dict[int, list[int]]:
     return rows
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(Value):
     """What the cells of Parameters held at one moment.
 
     Attributes:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Protocol
 
 from ...loader.base.errors import FairleadError
+from ...loader.base.frozen_value import Value
 from ...loader.base.interrupts import mark_uninterrupted
 from .._native import ffi, lib
 from ..abi import OPENCL, count_slots
@@ -88,8 +88,7 @@ class CaptureError(FairleadError):
         self.call, self.where = call, where
 
 
-@dataclass(frozen=True)
-class RefusedCall:
+class RefusedCall(Value):
     """A call inside the block that was refused."""
 
     call: str

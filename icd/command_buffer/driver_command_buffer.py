@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from ...loader.base.frozen_value import Value
 from ...loader.base.memory import read_word
 from ...loader.base.operations import OPERATIONS, Operation
 from .._native import ffi, lib
@@ -45,8 +45,7 @@ _OUT_OF_RESOURCES: Final = -5
 _ALL_FIELDS: Final = 0x1F
 
 
-@dataclass(frozen=True)
-class Support:
+class Support(Value):
     """A device's cl_khr_command_buffer: its version, that of mutable dispatch (or None),
     capabilities."""
 

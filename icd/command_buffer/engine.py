@@ -18,6 +18,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar
 
+from ...loader.base.frozen_value import Value
 from ..calls import identify_device, is_in_order, query_device, query_properties
 from .commands import CommandList
 from .prepared_programs import Preparation
@@ -66,8 +67,7 @@ class QueueKind:
         return identify_device(self.device)
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Value):
     """What an engine costs on a device: `fixed` seconds for an enqueue, and `each` for a command.
 
     `how` says where that is known from.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ...loader.base.frozen_value import Value
 from ..abi import OPENCL
 from ..calls import find_device_profile, make_queue, query_compute_units
 from .commands import CommandList
@@ -25,8 +25,7 @@ _EVENTS: Final = 4
 _MOST_QUEUES: Final = 4
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Value):
     """A schedule, the queues of our own that it needs (handles), and why it was chosen.
 
     `in_order` says that the caller's queue is. `by_transfer` says that a marker holds no place in

@@ -13,10 +13,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.children import Outcome, Request, run_all
+from ...loader.base.frozen_value import Value
 from ...loader.base.probe_verdicts import is_probing, judge
 from ...loader.base.search import Candidate
 from .._native import ffi, lib
@@ -31,8 +32,7 @@ from .queue_release import release_queue
 _SECONDS: Final = 120.0  # it compiles kernels, on a machine that may be busy
 
 
-@dataclass(frozen=True)
-class _SelfTestReport:
+class _SelfTestReport(Value):
     """What a self-test came to, as `judge` takes it."""
 
     candidate: Candidate

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from .frozen_value import Value
 
 MAGIC: Final = 0x07230203
 
@@ -25,14 +26,12 @@ _DECORATE: Final = 71
 _SPEC_ID, _BUILT_IN, _LINKAGE = 1, 11, 41  # decorations
 _IMPORT: Final = 1  # a linkage type; the others are kinds of exports
 
-
 #: What a parameter is whose type is a pointer, by the storage class. By value: a struct.
 _STORAGE: Final = {0: "pointer", 4: "local", 5: "pointer", 7: "value"}
 _HANDLES: Final = {_TYPE_IMAGE: "image", _TYPE_SAMPLER: "sampler"}
 
 
-@dataclass(frozen=True)
-class SpirvParameter:
+class SpirvParameter(Value):
     """A parameter of a kernel.
 
     Attributes:
@@ -44,8 +43,7 @@ class SpirvParameter:
     size: int = 0
 
 
-@dataclass(frozen=True)
-class SpirvModule:
+class SpirvModule(Value):
     """What a module says of itself.
 
     Attributes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError, FairleadError
+from ..base.frozen_value import Value
 from ..base.query import Check, decode_text, query_handles
 from ..pi.abi import PI, PIError
 from ..pi.abi import check as check_pi
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from .plugin import Plugin
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(Value):
     """The names in which the interfaces differ: functions, queries and constants."""
 
     api: Api

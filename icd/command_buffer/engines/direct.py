@@ -9,10 +9,10 @@ driver, which then answers as it always does. docs/direct_engine.md says what is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from ....loader.base.frozen_value import Value
 from ..._native import ffi, lib
 from ...calls import get_address, query_compute_units, query_integer, query_program
 from ...errors import OpenCLError, error
@@ -42,8 +42,7 @@ _CLEARLY: Final = 0.9
 _SHORT: Final = 2000
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Value):
     """What was found out about a list of commands on a device; it lives as long as the list."""
 
     device: DirectDevice
