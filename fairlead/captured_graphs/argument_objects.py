@@ -5,7 +5,8 @@ A driver that gets a released object, or one of another type, may crash. So it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy
@@ -136,16 +137,27 @@ def find_image_type(memory: int) -> str:
     return _IMAGES.get(value[0], "")
 
 
-def has_own_copies(commands: Any, count: int) -> bool:
-    """Whether launches, copies and fills use memory that is a copy of the host's, and that nobody
-    else has.
+def has_own_contents(commands: Any, count: int, held: Sequence[Any]) -> bool:
+    """Whether launches, copies and fills use memory that began with the host's contents, and that
+    nobody else has.
 
     It was made in their block, and every replay goes on with what the one before has left there.
 
     Args:
         commands: an array of `fl_command`.
         count: how many they are.
+        held: what the block holds (`CapturedBlock.held`).
     """
+    import pyopencl
+
+    # a buffer with USE_HOST_PTR, which is held with the host's memory
+    buffers = [one[0] for one in held if isinstance(one, tuple)]
+    (alone,), references = _count_references([object()]), _count_references(buffers)
+    dropped = {
+        one.int_ptr
+        for one, number in zip(buffers, references, strict=True)
+        if isinstance(one, pyopencl.MemoryObjectHolder) and number <= alone + 1
+    }
     counted = ffi.gc(lib.fl_count_references(commands, count), lib.fl_free_references)
     used = set[int]()
     for number in range(count):
@@ -154,17 +166,21 @@ def has_own_copies(commands: Any, count: int) -> bool:
         objects = (get_object(command, index) for index in range(count_arguments(command)))
         used |= {handle for kind, handle in objects if kind == MEMORY}
     return any(
-        is_copy(one)
+        begins_with_contents(one)
         for one in used - {0}
-        if not lib.fl_other_references(counted, ffi.cast("void *", one))
+        if lib.fl_other_references(counted, ffi.cast("void *", one)) <= (one in dropped)
     )
 
 
-def is_copy(memory: int) -> bool:
-    """Whether a memory object (a handle) was made as a copy of the host's memory."""
+def _count_references(things: Sequence[Any]) -> list[int]:
+    return [getrefcount(one) for one in things]
+
+
+def begins_with_contents(memory: int) -> bool:
+    """Whether a memory object (a handle) was made with contents of the host's memory."""
     value = ffi.new("uint64_t *")
     call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_FLAGS"], 8, get_address(value), None)
-    return bool(value[0] & OPENCL["CL_MEM_COPY_HOST_PTR"])
+    return bool(value[0] & (OPENCL["CL_MEM_COPY_HOST_PTR"] | OPENCL["CL_MEM_USE_HOST_PTR"]))
 
 
 def list_kept_objects(value: Any) -> list[Any]:

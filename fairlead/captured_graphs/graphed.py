@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from ..icd._native import lib
 from ..loader.base.forks import count_forks, make_lock
-from .argument_objects import has_own_copies, is_copy
+from .argument_objects import begins_with_contents, has_own_contents
 from .context import CapturedGraph, capture
 from .graphed_calls import (
     CannotBeGraphedError,
@@ -89,9 +89,9 @@ class _CapturedCall:
         exchanged: str,
         names: Sequence[str],
     ) -> None:
-        recording = graph.block.recording
+        recording, held = graph.block.recording, graph.block.held
         # Asked before the executable graph has references of its own.
-        self._has_copies = has_own_copies(recording.commands, len(recording))
+        self._has_contents = has_own_contents(recording.commands, len(recording), held)
         self.loop, (self.queue, *self.others) = graph.finalize(), call.queues.values()
         # What is compared by its identity lives as long as the graph.
         self._replays = 0
@@ -187,10 +187,10 @@ class _CapturedCall:
                 )
         if any(find_entry(one) is not None for one in self.made):
             raise CannotBeGraphedError("it returns or keeps a part of an argument")
-        if self._has_copies or any(map(is_copy, self._own)):
+        if self._has_contents or any(map(begins_with_contents, self._own)):
             raise CannotBeGraphedError(
-                "it makes a buffer with COPY_HOST_PTR, and replays would not copy again. Make it "
-                "outside of the function"
+                "it makes a buffer with COPY_HOST_PTR or USE_HOST_PTR, whose contents no replay "
+                "would renew. Make it outside of the function"
             )
 
     def replay(self, given: Sequence[Any]) -> Any:

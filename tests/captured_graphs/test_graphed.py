@@ -596,22 +596,28 @@ def test_a_part_of_an_array_and_a_whole_one(queue: cl.CommandQueue) -> None:
             assert (u.get()[:64] == 7).all() and (u.get()[64:] == 3).all()
 
 
+@pytest.mark.parametrize("kind", ["COPY_HOST_PTR", "USE_HOST_PTR"])
 @pytest.mark.parametrize("returns", [True, False])
-def test_a_copy_of_the_hosts_memory_is_made_in_each_call(
-    queue: cl.CommandQueue, returns: bool
+def test_a_buffer_with_the_hosts_contents_is_made_in_each_call(
+    queue: cl.CommandQueue, returns: bool, kind: str
 ) -> None:
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    ones = np.ones(64, np.float32)
-    outside = cl.Buffer(queue.context, flags, hostbuf=ones)
+    flags = cl.mem_flags.READ_WRITE | getattr(cl.mem_flags, kind)
+    kept = list[Any]()
+
+    def make() -> cl.Buffer:
+        kept.append(np.ones(64, np.float32))  # a call goes on after its buffer is dropped
+        return cl.Buffer(queue.context, flags, hostbuf=kept[-1])
+
+    outside = make()
 
     def add(u: Any, memory: Any = None) -> Any:
-        memory = memory or cl.Buffer(queue.context, flags, hostbuf=ones)
+        memory = memory or make()
         made = pyopencl.array.Array(queue, u.shape, u.dtype, data=memory)
         made += u
         return made if returns else made * np.float32(2)
 
     graphed = fairlead.graphed(add)
-    with pytest.warns(GraphedWarning, match="COPY_HOST_PTR"):
+    with pytest.warns(GraphedWarning, match=kind):
         for _ in range(3):
             assert (graphed(array(queue, 3)).get() == (4 if returns else 8)).all()
     others = fairlead.graphed(lambda u: add(u, outside) * np.float32(1))
@@ -627,7 +633,7 @@ def test_a_call_with_an_array_in_svm_is_no_graph(queue: cl.CommandQueue) -> None
     def double(u: Any) -> None:
         u += u
 
-    memory = cl.csvm_empty(queue.context, 64, np.float32)
+    memory = cl.csvm_empty(queue.context, 64, np.dtype(np.float32))
     u = pyopencl.array.Array(queue, memory.shape, memory.dtype, data=cl.SVM(memory))
     u.fill(1)
     with pytest.warns(GraphedWarning, match="SVM"):
