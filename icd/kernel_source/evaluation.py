@@ -150,6 +150,11 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self._groups: Needs = frozenset() if uniform_groups else UNIFORM_GROUPS
         self._depth = 0
 
+    @property
+    def in_helper(self) -> bool:
+        """Whether a helper is walked, not the kernel."""
+        return self._depth > 0
+
     def visit(self, node: c_ast.Node | None) -> Any:
         """Walk a part of a kernel."""
         if node is None:

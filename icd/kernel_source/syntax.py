@@ -90,6 +90,8 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
 #: What stands for the variables that pointers may lead to, and for an element of memory.
 POINTED: Final = "&"
 _ELEMENT: Final = "[]"
+#: What stands for a constant that is larger than the steps of counters.
+_LARGE: Final = "#"
 
 
 def find_root(node: c_ast.Node | None) -> str:
@@ -103,9 +105,10 @@ def find_root(node: c_ast.Node | None) -> str:
 
 def find_growing(
     loop: c_ast.Node,
+    body: c_ast.Node | None,
     functions: Mapping[str, c_ast.FuncDef],
     pointed: Set[str],
-    made: Set[str],
+    unknown: Set[str],
 ) -> frozenset[str]:
     """Return the variables that may grow in each turn of a loop, in one statement or in several.
 
@@ -114,40 +117,52 @@ def find_growing(
     count, nor does a counter.
 
     Args:
+        body: The function that has the loop.
         functions: The program's functions. They may multiply.
         pointed: The variables whose address is taken.
-        made: Those whose values before the loop follow from the item's number.
+        unknown: Variables of which a compiler knows nothing.
     """
-    rows = list[tuple[str, Counter[str]]]()
-    for one in walk_tree(loop):
-        if isinstance(one, c_ast.Assignment):
-            name, flows = find_root(one.lvalue), _find_flows(one.rvalue, functions)
-            if one.op != "=":
-                flows = _combine(one.op[:-1], Counter([name]), flows, one.rvalue)
-            rows.append((name, flows))
-        elif isinstance(one, c_ast.Decl) and one.init:
-            rows.append((one.name, _find_flows(one.init, functions)))
-        elif isinstance(one, c_ast.FuncCall) and pointed and find_root(one.name) in functions:
-            rows.append((POINTED, Counter({POINTED: _OFTEN})))
-    names = dict.fromkeys(pointed, POINTED)
-    origins = {names.get(name, name): set[str]() for name, _ in rows}
-    turns = [
-        (names.get(name, name), {names.get(one, one): times for one, times in flows.items()})
-        for name, flows in rows
-    ]
-    for _ in turns:  # a way is not longer
-        for name, flows in turns:
-            origins[name].update(flows, *(origins.get(one, ()) for one in flows))
+    arrays = {name for name, one in declared(body).items() if isinstance(one.type, c_ast.ArrayDecl)}
 
-    def grows(name: str, flows: Mapping[str, float]) -> bool:
-        again = [one for one in flows if one == name or name in origins.get(one, ())]
-        if name not in origins[name] or not again:
-            return False
+    def list_flows(node: c_ast.Node | None) -> list[tuple[str, Counter[str]]]:
+        rows = list[tuple[str, Counter[str]]]()
+        for one in walk_tree(node):
+            if isinstance(one, c_ast.Assignment):
+                name, flows = find_root(one.lvalue), _find_flows(one.rvalue, functions, arrays)
+                if one.op != "=":
+                    flows = _combine(one.op[:-1], Counter([name]), flows, one.rvalue)
+                rows.append((name, flows))
+            elif isinstance(one, c_ast.Decl) and one.init:
+                rows.append((one.name, _find_flows(one.init, functions, arrays)))
+            elif isinstance(one, c_ast.FuncCall) and pointed and find_root(one.name) in functions:
+                rows.append((POINTED, Counter({POINTED: _OFTEN})))
+        names = dict.fromkeys(pointed, POINTED)
+        return [
+            (names.get(name, name), Counter({names.get(one, one): flows[one] for one in flows}))
+            for name, flows in rows
+        ]
+
+    rows, own = list_flows(loop), _find_origins(list_flows(body))
+    origins, free = _find_origins(rows), unknown | {_ELEMENT}
+    growing = set[str]()
+    for name, flows in rows:
+        again = [one for one in flows if name in origins.get(one, {one})]
         added = flows.keys() - again
-        known = added.union(*(origins.get(one, ()) for one in added)) <= origins.keys() | made
-        return sum(flows[one] for one in again) > 1 or (bool(added) and known and name in made)
+        is_free = not free.isdisjoint(added.union(*(own.get(one, ()) for one in added)))
+        if sum(flows[one] for one in again) > 1 or (again and added and not is_free):
+            growing.add(name)
+    return frozenset(growing)
 
-    return frozenset(name for name, flows in turns if grows(name, flows))
+
+def _find_origins(rows: Sequence[tuple[str, Counter[str]]]) -> Mapping[str, Set[str]]:
+    """Return what flows to each variable that is assigned, on whatever way."""
+    origins = {name: set[str]() for name, _ in rows}
+    while True:
+        before = sum(map(len, origins.values()))
+        for name, flows in rows:
+            origins[name].update(flows, *(origins.get(one, ()) for one in flows))
+        if sum(map(len, origins.values())) == before:
+            return origins
 
 
 #: How often a product may have a variable, in `find_growing`. A sum has it once.
@@ -155,29 +170,36 @@ _OFTEN: Final = 1 << 32
 _PRODUCTS: Final = re.compile(r"mul|mad|fma|rot")
 
 
-def _find_flows(node: c_ast.Node | None, functions: Mapping[str, c_ast.FuncDef]) -> Counter[str]:
+def _find_flows(
+    node: c_ast.Node | None, functions: Mapping[str, c_ast.FuncDef], arrays: Set[str]
+) -> Counter[str]:
     """Return which variables an expression's value has, and how often."""
     match node:
         case c_ast.BinaryOp():
-            left, right = (_find_flows(one, functions) for one in (node.left, node.right))
+            left, right = (_find_flows(one, functions, arrays) for one in (node.left, node.right))
             return _combine(node.op, left, right, node.right)
         case c_ast.TernaryOp():
-            return _find_flows(node.iftrue, functions) | _find_flows(node.iffalse, functions)
+            return _find_flows(node.iftrue, functions, arrays) | _find_flows(
+                node.iffalse, functions, arrays
+            )
         case c_ast.Assignment() if node.op == "=":
-            return _find_flows(node.rvalue, functions)
+            return _find_flows(node.rvalue, functions, arrays)
         case c_ast.UnaryOp(op="&" | "!" | "sizeof"):
             return Counter()
         case c_ast.UnaryOp(op="-" | "+" | "~") | c_ast.Cast():
-            return _find_flows(node.expr, functions)
+            return _find_flows(node.expr, functions, arrays)
         case c_ast.FuncCall():
             flows, name = Counter[str](), find_root(node.name)
             for one in children(node.args) if node.args else []:
-                flows |= _find_flows(one, functions)
+                flows |= _find_flows(one, functions, arrays)
             grows = name in functions or _PRODUCTS.match(name)
             return Counter(dict.fromkeys(flows, _OFTEN)) if grows else flows
         case c_ast.ID() | c_ast.ArrayRef() | c_ast.StructRef() | c_ast.UnaryOp():
-            element = [_ELEMENT] if isinstance(node, c_ast.ArrayRef) else []
-            return Counter(filter(None, [find_root(node), *element]))
+            name = find_root(node)
+            is_element = isinstance(node, c_ast.ArrayRef) and name not in arrays
+            return Counter(filter(None, [name, _ELEMENT if is_element else ""]))
+        case c_ast.Constant():
+            return Counter([_LARGE]) if len(node.value) > 2 else Counter()
         case _:  # elements of a list, and what is assigned in the middle of an expression
             return Counter(set(list_names(node)))
 

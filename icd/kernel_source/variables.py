@@ -25,10 +25,12 @@ class Variables:
     Attributes:
         line: Where the walk is.
         program_scope: The variables of the program: nothing is known of them.
+        body: Of the function that is walked.
     """
 
     def __init__(self) -> None:
         self.line = 0
+        self.body: c_ast.Node | None = None
         self.known: dict[Key, Value] = {}
         self.program_scope: dict[str, tuple[Key, CType]] = {}
         self._scopes = [self.program_scope]
@@ -107,10 +109,11 @@ class Variables:
     @contextmanager
     def function(self, body: c_ast.Node) -> Iterator[None]:
         """Walk a function, which sees the program's variables and its own."""
-        before = self._scopes, self._untracked
+        before = self._scopes, self._untracked, self.body
         self._scopes, self._untracked = [self.program_scope, {}], addressed(body)
+        self.body = body
         yield
-        self._scopes, self._untracked = before
+        self._scopes, self._untracked, self.body = before
 
     @contextmanager
     def branch(self, *, is_done: bool = False) -> Iterator[None]:

@@ -58,6 +58,7 @@ class Walk(Evaluation):
         super().__init__(program, uniform_groups)
         self.loop: ItemLoop | None = None
         self._kernel = kernel
+        self._numbers = frozenset(one.name for one in parameters(kernel, self.types))
         for node in program.declarations:
             if isinstance(node, c_ast.Decl) and node.name:
                 self._declare_table(node)
@@ -173,14 +174,8 @@ class Walk(Evaluation):
         """
         left, growing = self.left, self.growing
         if item is None:
-            made = frozenset(
-                key[0]
-                for key, value in self.known.items()
-                if isinstance(value, Integer)
-                and (value.value.varies or key[0] in names)
-                and all(one.kind != "argument" for one in value.value.symbols)
-            )
-            self.growing |= find_growing(node, self.functions, self.pointed, made)
+            unknown = frozenset() if self.in_helper else self._numbers
+            self.growing |= find_growing(node, self.body, self.functions, self.pointed, unknown)
         self.forget(names)
         with self.branch(is_done=item is not None):
             if item:
