@@ -208,6 +208,18 @@ class GraphParameter(Expressions):
             raise TypeError(_describe_array(self))
         return ConvertedParameter.offer(self)
 
+    def _give_part(self, name: str) -> Any:
+        """Return a part of a complex number. Kernels with complex numbers ask for both parts."""
+        if not lib.fl_is_recording():
+            return getattr(self.value, name)
+        raise AttributeError(
+            f"{self!r} is an argument of a kernel that has complex numbers: the graph would keep "
+            "it. Write a kernel that takes the real and the imaginary part as two Parameters"
+        )
+
+    real = property(lambda self: self._give_part("real"))
+    imag = property(lambda self: self._give_part("imag"))
+
     def __bytes__(self) -> bytes:
         if lib.fl_is_recording():
             raise TypeError(

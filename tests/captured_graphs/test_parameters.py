@@ -648,6 +648,15 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
 _KINDS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
+def test_complex_arrays_refuse_parameters(numbers: Numbers) -> None:
+    array = pyopencl.array.zeros(numbers.queue, 4, np.complex64)
+    parameter = fairlead.Parameter(np.float32(2))
+    assert (parameter.real, parameter.imag) == (2, 0)
+    refused = pytest.raises(AttributeError, match="kernel that has complex numbers")
+    with refused, capture(numbers.queue):
+        _ = array * parameter
+
+
 @pytest.mark.parametrize("declares", [False, True])
 def test_types_of_numpy_make_parameters_of_parameters(numbers: Numbers, declares: bool) -> None:
     """Each type from a number that it rounds, and two from each other; then other values."""
