@@ -39,8 +39,8 @@ RUNS: list[tuple[str, list[str], dict[str, str]]] = [
     ("intel_cpu", COMMANDS, {"FAIRLEAD_COMMAND_BUFFER": "native"}),
     ("nvidia", COMPUTING, {"FAIRLEAD_CUDA": "1", "FAIRLEAD_COMMAND_BUFFER": "cuda"}),
 ]
-#: No case passes here, because no OpenCL driver has virtual memory.
-WITHOUT = {"virtual-memory"}
+#: No case passes here: no OpenCL driver has virtual memory, and this adapter captures no queues.
+WITHOUT = {"virtual-memory", "queue-captures"}
 #: What the drivers themselves do otherwise. NVIDIA's: docs/reference_adapter.md. Intel's says that
 #: a command is complete that waited for an event that failed; clWaitForEvents knows better.
 HABITS: Final = {
