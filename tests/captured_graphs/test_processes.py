@@ -291,14 +291,20 @@ print(*set(sys.modules) - before)
 #: What a first capture does without: other drivers' engines and what they need, what opens
 #: adapters, what draws, and modules of Python's that take milliseconds.
 _NOT_FOR_IT = re.compile(
-    r"fairlead\.(icd\.(command_buffer\.(engines\.cuda|cuda_\w+)|cuda_sharing|nvidia_ptx)"
-    r"|loader\.(cuda|gpu|ze|ur\.(adapters|binding|plugins?|preview|validation\w*))"
+    r"fairlead\.(loader\.(ze|ur\.(adapters|binding|plugins?|preview|validation\w*))"
     r"|loader\.(base\.drawing|trace\.summary)|graph_files|plugins|conformance|cli|dask)\b.*"
     r"|configparser|difflib|filecmp|glob|html|statistics|decimal|fractions|secrets"
 )
-_FOR_POCL = re.compile(
-    r"fairlead\.icd\.(command_buffer\.(engines\.direct|direct_\w+)|pocl_kernels)"
-)
+#: What only one platform needs, by what its name has.
+_FOR_ONE = {
+    "Portable": re.compile(
+        r"fairlead\.icd\.(command_buffer\.(engines\.direct|direct_\w+)|pocl_kernels)"
+    ),
+    "NVIDIA": re.compile(
+        r"fairlead\.(icd\.(command_buffer\.(engines\.cuda|cuda_\w+)|cuda_sharing|nvidia_ptx)"
+        r"|loader\.(cuda|gpu))\b.*"
+    ),
+}
 
 
 def test_a_first_capture_imports_what_its_driver_needs(
@@ -308,5 +314,6 @@ def test_a_first_capture_imports_what_its_driver_needs(
     imported = run_python(FIRST_CAPTURE, env=env, fresh=True).out.split()
     assert "fairlead.icd.command_buffer.engines.replay" in imported
     assert [name for name in imported if _NOT_FOR_IT.fullmatch(name)] == []
-    for_pocl = [name for name in imported if _FOR_POCL.fullmatch(name)]
-    assert bool(for_pocl) == ("Portable" in each_driver.platform)
+    for platform, names in _FOR_ONE.items():
+        found = [name for name in imported if names.fullmatch(name)]
+        assert bool(found) == (platform in each_driver.platform), found
