@@ -11,10 +11,8 @@ from ..loader.base.search import filter_environ
 from ..loader.ur.adapters import load
 from ..loader.ur.discovery import PluginCandidate
 from ..loader.ur.plugin import Plugin
-from ..loader.ur.plugins import open_plugins, read_selector
+from ..loader.ur.plugins import open_plugins
 from .checks import as_list
-
-__all__ = ["REFERENCE", "find_plugins", "read_selector"]
 
 #: The reference adapter, as it lies in the package.
 REFERENCE: Final = str(Path(__file__).parents[1] / "plugins" / "libur_adapter_fairlead.so.0")

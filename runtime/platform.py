@@ -257,7 +257,8 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
     Raises:
         SYCLError: runtime, if there is none.
     """
-    from .adapters import REFERENCE, find_plugins, read_selector
+    from ..loader.ur.plugins import read_selector
+    from .adapters import REFERENCE, find_plugins
 
     adapters = find_plugins(plugins, "devices")
     everything = [device for platform in _find_platforms(adapters) for device in platform.devices]

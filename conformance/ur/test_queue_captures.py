@@ -36,7 +36,7 @@ class Captures:
         self.ur, self.make = ur, make
 
     def numbers(self) -> int:
-        """Make a buffer of zeros."""
+        """Return the handle of a new buffer, which has zeros."""
         made = self.make.buffer()
         self.make.write(self.make.queue(), made, [0] * COUNT)
         return made

@@ -152,6 +152,7 @@ def has_own_contents(commands: Any, count: int, held: Sequence[Any]) -> bool:
 
     # a buffer with USE_HOST_PTR, which is held with the host's memory
     buffers = [one[0] for one in held if isinstance(one, tuple)]
+    # as many as Python counts for an object in a list that nobody else has
     (alone,), references = _count_references([object()]), _count_references(buffers)
     dropped = {
         one.int_ptr

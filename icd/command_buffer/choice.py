@@ -130,10 +130,12 @@ class Choice(Value):
     of_others: Mapping[str, str] = MappingProxyType({})
 
     def explain(self, asked: Mapping[str, str]) -> Mapping[str, str]:
-        """Return why each engine runs commands or none, by name. Those that nobody asked are first.
+        """Return a sentence for each engine, by name: why it runs the commands, or why not.
+
+        Engines that were not asked come first.
 
         Args:
-            asked: the same of the engines that were asked.
+            asked: the sentences of the engines that were asked.
         """
         mine, names = {**self.of_others, **asked}, list_engines()
         others = {name: self.why for name in names if name not in mine}

@@ -45,6 +45,11 @@ class CType:
         bits = 8 * self.size
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if self.signed else (0, (1 << bits) - 1)
 
+    @property
+    def scalar(self) -> CType:
+        """What a vector consists of, and every other type itself."""
+        return self.target if self.kind == "vector" and self.target else self
+
     def find(self, name: str) -> tuple[int | None, CType | None]:
         """Return the first byte and the type of a member; the byte is None if it is not known."""
         for member, offset, type_ in self.members:

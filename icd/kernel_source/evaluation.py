@@ -252,7 +252,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if name not in _GROWING or isinstance(made, Pointer):
             return made
         type_ = made.type if isinstance(made, Integer) else made
-        type_ = type_.target if type_ and type_.kind == "vector" else type_
+        type_ = type_.scalar if type_ else None
         # A compiler concludes that a divisor is not 0, also in the kernels behind.
         is_integer = type_ is not None and type_.kind == "integer"
         divides = name in "/%" and is_integer and not isinstance(right, Integer)
@@ -266,10 +266,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     def _note_conversion(self, value: Value, type_: CType) -> None:
         """Note a floating-point number that becomes an integer."""
-        kinds = [
-            one.target if one and one.kind == "vector" else one for one in (find_type(value), type_)
-        ]
-        match kinds:
+        old = find_type(value)
+        match old and old.scalar, type_.scalar:
             case CType("float", size=of), CType("integer") as to if to.name != "bool":
                 # A processor converts 32-bit floats to all integers in one way, doubles in several.
                 refusal = _CONVERTS if of == 8 and (to.size < 4 or not to.signed) else ""

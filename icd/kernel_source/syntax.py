@@ -95,7 +95,10 @@ _LARGE: Final = "#"
 
 
 def find_root(node: c_ast.Node | None) -> str:
-    """Return the name of the variable that a place is in or leads from, "" if it has none."""
+    """Return the variable that an expression such as `a[i].x` begins with, "" if there is none.
+
+    POINTED stands for what a pointer leads to.
+    """
     while isinstance(node, c_ast.ArrayRef | c_ast.StructRef | c_ast.Cast | c_ast.UnaryOp):
         if getattr(node, "op", "") == "*" or getattr(node, "type", "") == "->":
             return POINTED

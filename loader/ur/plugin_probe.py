@@ -41,7 +41,7 @@ class PluginPlatformReport:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> PluginPlatformReport:
-        """Return what went through JSON."""
+        """Return the platform that `asdict` and JSON have made a dictionary of."""
         devices = tuple(PluginDeviceReport(**device) for device in data["devices"])
         return PluginPlatformReport(**{**data, "devices": devices})
 

@@ -41,6 +41,25 @@ kernel void wide(global float *z, global const T *y) { int i = get_global_id(0);
 """
 
 
+def replay_and_compare(
+    queue: cl.CommandQueue, run: Callable[[], list[cl_array.Array]]
+) -> list[int]:
+    """Check that replays write the arrays as calls do. Return how many commands each run fuses.
+
+    Args:
+        run: makes arrays by calls, and returns those that are compared.
+    """
+    called = [one.get() for one in run()]
+    with capture(queue) as graph:
+        kept = run()
+    loop = graph.finalize(fuse="check")
+    for _ in range(3):
+        loop.replay(queue)
+    for one, other in zip(called, kept, strict=True):
+        np.testing.assert_array_equal(one, other.get())
+    return list(map(len, loop.fused))
+
+
 @pytest.fixture(params=[False, True], ids=["for CPUs", "for GPUs"])
 def as_on_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make fused kernels as the device needs them, or as for GPUs."""
@@ -77,15 +96,7 @@ def test_signed_integers_wrap_around(queue: cl.CommandQueue, kind: Any) -> None:
         launch("halve", half, y)
         return [y, z, w, sign, half, real]
 
-    called = [one.get() for one in run()]
-    with capture(queue) as graph:
-        kept = run()
-    loop = graph.finalize(fuse="check")
-    for _ in range(3):
-        loop.replay(queue)
-    assert max(map(len, loop.fused)) >= 6
-    for one, other in zip(called, kept, strict=True):
-        np.testing.assert_array_equal(one, other.get())
+    assert max(replay_and_compare(queue, run)) >= 6
 
 
 @pytest.mark.usefixtures("as_on_gpus")
@@ -136,15 +147,7 @@ def test_signs_are_not_taken_for_known(
             kernel(queue, (1200,), None, *(one.data for one in arrays))
         return [copy, z, sign] if is_kept else [sign]
 
-    called = [one.get() for one in run()]
-    with capture(queue) as graph:
-        kept = run()
-    loop = graph.finalize(fuse="check")
-    for _ in range(3):
-        loop.replay(queue)
-    assert loop.fused
-    for one, other in zip(called, kept, strict=True):
-        np.testing.assert_array_equal(one, other.get())
+    assert replay_and_compare(queue, run)
 
 
 #: Kernels of an integer that may not fit or be no number, and how many commands are fused.

@@ -582,7 +582,7 @@ def test_the_same_array_twice_is_another_graph(out_of_order: cl.CommandQueue) ->
 
 
 def test_a_part_of_an_array_and_a_whole_one(queue: cl.CommandQueue) -> None:
-    """They look the same, and lie in memory of other sizes."""
+    """Both have one shape and one type. The buffers that they lie in have different sizes."""
 
     @fairlead.graphed
     def double(u: Any) -> None:
