@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...loader.ur.abi import UR
 from ..sdk.conversions import is_owned
@@ -98,8 +98,8 @@ class CuEvent(Object):
             raise failure("GRAPH_INTERNAL_EVENT")
 
     @property
-    def times(self) -> tuple[int, int, int]:
-        """Return when the event's command was enqueued, began and ended.
+    def times(self) -> tuple[int, int]:
+        """Return when the event's command began and ended.
 
         Raises:
             URError: PROFILING_INFO_NOT_AVAILABLE if its queue does not profile, or if its command
@@ -109,7 +109,17 @@ class CuEvent(Object):
             raise failure("PROFILING_INFO_NOT_AVAILABLE")
         end = self.base.measure_event(self.end)
         begin = end - int(measure(self.device, self.begin, self.end)) if self.begin else end
-        return min(self.queued, begin), begin, end
+        return begin, end
+
+    @property
+    def call_time(self) -> int:
+        """Return when the call was made, but not later than its command began.
+
+        It is known while the command runs. Raises URError as `times`.
+        """
+        if self.base is not None and self.status == _SUBMITTED:
+            return self.queued
+        return min(self.queued, self.times[0])
 
 
 class CuReusableEvent(CuEvent):
@@ -179,12 +189,16 @@ def _take_native(native: int, context: CuContext, properties: Any) -> CuEvent:
     return CuEvent(context, context.device, native, owned=is_owned(properties))
 
 
-_TIMES: Final = {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}
-
 # A function that CUDA itself calls must not use CUDA, so it cannot be the program's callback.
 declare_events(
     adapter,
     take_native=_take_native,
     make_completed=make_completed_event,
-    times={name: lambda event, index=index: event.times[index] for name, index in _TIMES.items()},
+    times={
+        "QUEUED": lambda event: event.call_time,
+        "SUBMIT": lambda event: event.call_time,
+        "START": lambda event: event.times[0],
+        "END": lambda event: event.times[1],
+        "COMPLETE": lambda event: event.times[1],
+    },
 )

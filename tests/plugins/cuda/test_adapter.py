@@ -274,6 +274,30 @@ def test_times_are_those_of_the_host_and_in_order(
     assert before - second <= times[0] and times[-1] <= time.monotonic_ns() + second
 
 
+def test_a_command_that_waits_says_when_it_was_enqueued(
+    ur: Calls, device: PluginDevice, context: int
+) -> None:
+    work, may_go = Work(ur, device.handle, context, "PROFILING_ENABLE"), threading.Event()
+    hold = HostTask(lambda data: (may_go.wait(), None)[1])
+    ur.ok("urEnqueueHostTaskExp", work.queue, hold, None, None, 0, None, None)
+    event = ur.make("urEnqueueEventsWait", work.queue, 0, None)
+    names = ("QUEUED", "SUBMIT", "START")
+    queries = [(event, UR[f"UR_PROFILING_INFO_COMMAND_{name}"], 8) for name in names]
+    found = ctypes.c_uint64()
+    try:
+        for query in queries[:2]:
+            ur.ok("urEventGetProfilingInfo", *query, ctypes.byref(found), None)
+        first = found.value
+        code = ur("urEventGetProfilingInfo", *queries[2], ctypes.byref(found), None)
+    finally:
+        may_go.set()
+    ur.ok("urEventWait", 1, array(event))
+    assert code == "PROFILING_INFO_NOT_AVAILABLE"
+    last = ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_QUEUED")
+    assert 0 < last <= first
+    ur.ok("urEventRelease", event)
+
+
 def test_device_time_and_host_time_are_on_one_scale(ur: Calls, device: PluginDevice) -> None:
     times = [ctypes.c_uint64() for _ in range(4)]
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, *map(ctypes.byref, times[:2]))
