@@ -160,17 +160,29 @@ def has_own_contents(commands: Any, count: int, held: Sequence[Any]) -> bool:
         if isinstance(one, pyopencl.MemoryObjectHolder) and number <= alone + 1
     }
     counted = ffi.gc(lib.fl_count_references(commands, count), lib.fl_free_references)
+    return any(
+        begins_with_contents(one)
+        for one in list_memory(commands, count)
+        if lib.fl_other_references(counted, ffi.cast("void *", one)) <= (one in dropped)
+    )
+
+
+def list_memory(commands: Any, count: int) -> set[int]:
+    """Return the memory objects (handles) that commands use, an array of `fl_command`."""
     used = set[int]()
     for number in range(count):
         command = commands[number]
         used |= {get_address(command.source), get_address(command.target)}
         objects = (get_object(command, index) for index in range(count_arguments(command)))
         used |= {handle for kind, handle in objects if kind == MEMORY}
-    return any(
-        begins_with_contents(one)
-        for one in used - {0}
-        if lib.fl_other_references(counted, ffi.cast("void *", one)) <= (one in dropped)
-    )
+    return used - {0}
+
+
+def find_root(memory: int) -> int:
+    """Return the memory object that a memory object (a handle) is a part of, or itself."""
+    told = ffi.new("uint64_t[4]")
+    code = lib.fl_find_root(ffi.cast("void *", memory), told)
+    return memory if code else told[0]
 
 
 def _count_references(things: Sequence[Any]) -> list[int]:

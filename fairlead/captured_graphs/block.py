@@ -21,6 +21,7 @@ from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
+from .argument_objects import find_root, list_memory
 from .parameter import MemoryParameter, find_names, find_parameter, list_living_memory
 from .random_numbers import Draw, set_back
 
@@ -45,6 +46,8 @@ class PyOpenCLObserver:
         self.parameters: dict[int, Any] = {}
         #: Calls on queues that are not captured: by file and line, the first one's function.
         self.uncaptured_at: dict[tuple[str, int], str] = {}
+        #: Where memory objects were made with contents of the host's memory, by handle.
+        self.contents_at: dict[int, tuple[str, int]] = {}
         #: The launches that draw random numbers, by index; and the places of those of which that
         #: is all that is known.
         self.draws: dict[int, Draw] = {}
@@ -58,6 +61,11 @@ class PyOpenCLObserver:
         frame = _client.find_program_frame(caller)
         if frame is not None:
             self.uncaptured_at.setdefault((frame.f_code.co_filename, frame.f_lineno), function)
+
+    def note_contents(self, caller: FrameType | None, memory: int) -> None:
+        frame = _client.find_program_frame(caller)
+        if frame is not None:
+            self.contents_at[memory] = (frame.f_code.co_filename, frame.f_lineno)
 
     def keep_parameter(self, number: int) -> None:
         self.parameters[number] = find_parameter(number)
@@ -221,6 +229,17 @@ class CapturedBlock:
         """The calls in the block on queues that were not captured: by file and line, the first
         one's function."""
         return self._observer.uncaptured_at
+
+    @property
+    def filled_once(self) -> Iterable[tuple[str, int]]:
+        """Where memory that commands use was made in the block, with contents of the host's memory:
+        file and line."""
+        made = self._observer.contents_at
+        if not made:
+            return ()
+        used = list_memory(self._commands, len(self))
+        used |= {find_root(one) for one in used}
+        return sorted({place for one, place in made.items() if one in used})
 
     @property
     def random_launches(self) -> Iterable[tuple[str, int]]:

@@ -43,6 +43,7 @@ from .swaps import (
     find_buffers,
     find_exchanged,
     find_forms,
+    warn_of_contents,
     warn_of_exchange,
     warn_of_others,
     warn_of_random_numbers,
@@ -225,6 +226,7 @@ class capture:
         if graph.state == "captured":
             warn_of_others(graph.block.uncaptured_calls)
             warn_of_random_numbers(graph.block.random_launches)
+            self._tell_contents(graph.block.filled_once)
             graph.block.buffer_names = find_forms(find_buffers(frame), get_variables(frame))
             if self._buffers:
                 after = find_held_buffers(frame)
@@ -241,6 +243,10 @@ class capture:
     def _tell_exchange(self, moved: Sequence[str]) -> None:
         """Tell what has exchanged its buffers."""
         warn_of_exchange(moved, 4)
+
+    def _tell_contents(self, places: Iterable[tuple[str, int]]) -> None:
+        """Tell where memory was made with contents of the host's memory."""
+        warn_of_contents(places)
 
 
 #: Devices whose drivers have the threads that they need in this process.

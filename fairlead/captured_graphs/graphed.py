@@ -12,7 +12,7 @@ import functools
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -263,6 +263,9 @@ class _GraphedBlock(capture):
 
     def _tell_exchange(self, moved: Sequence[str]) -> None:
         self.exchanged = f"it exchanges the buffers of {', '.join(moved)}"
+
+    def _tell_contents(self, places: Iterable[tuple[str, int]]) -> None:
+        """Such calls are refused (`_CapturedCall.check`), unless others have the memory, too."""
 
 
 class Graphed(Generic[_P, _R]):

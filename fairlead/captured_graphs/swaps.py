@@ -207,6 +207,20 @@ def warn_of_others(uncaptured_calls: Mapping[tuple[str, int], str]) -> None:
         )
 
 
+def warn_of_contents(places: Iterable[tuple[str, int]]) -> None:
+    """Warn of memory that the block fills when it makes it: by file and line."""
+    for file, line in places:
+        warnings.warn_explicit(
+            "memory made with COPY_HOST_PTR or USE_HOST_PTR in a capture block: it is filled once, "
+            "and every replay goes on with what the one before has left there. Remedy: make it "
+            "before the block, and fill it in the block: enqueue_copy(queue, buffer, array, "
+            "is_blocking=False)",
+            CaptureWarning,
+            file,
+            line,
+        )
+
+
 def warn_of_random_numbers(places: Iterable[tuple[str, int]]) -> None:
     """Warn of launches of pyopencl.clrandom whose counter was not found: by file and line."""
     for file, line in places:

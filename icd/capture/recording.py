@@ -140,6 +140,9 @@ class Observer(Protocol):
         `function` is the OpenCL function.
         """
 
+    def note_contents(self, caller: FrameType | None, memory: int) -> None:
+        """Note that a memory object (a handle) was made with contents of the host's memory."""
+
     def is_housekeeping(self, caller: FrameType | None) -> bool:
         """Return whether the present wait is the client's own housekeeping, not the program's."""
         ...
@@ -193,6 +196,8 @@ def _answer(
         observer.keep_parameter(size)
     elif what == lib.FL_ASK_UNCAPTURED:
         observer.note_uncaptured_call(caller, OPENCL.slots[detail].name)
+    elif what == lib.FL_ASK_CREATED:
+        observer.note_contents(caller, int(ffi.cast("uintptr_t", address)))
     elif what == lib.FL_ASK_WAIT:
         return not observer.is_housekeeping(caller)
     elif what == lib.FL_ASK_REFUSED:

@@ -8,6 +8,7 @@
 #include "cuda_buffers.h"
 
 #include "answer.h"
+#include "recording.h"
 
 #include <string.h>
 
@@ -34,20 +35,25 @@ static cl_mem shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
     return fl_new_shared_buffer(context, flags, size, host);
 }
 
-static cl_mem not_shared(cl_mem memory) {
-    fl_count_other_buffer(memory);
+/* A block hears of memory that begins with the host's contents, which no replay renews. */
+static cl_mem told(cl_context context, int slot, cl_mem_flags flags, cl_mem memory) {
+    if (memory && flags & (CL_MEM_COPY_HOST_PTR | CL_MEM_USE_HOST_PTR))
+        fl_tell_call(context, FL_ASK_CREATED, slot, memory);
     return memory;
 }
 
 static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host,
                             cl_int *code) {
-    cl_mem memory = shared_buffer(context, flags, size, host);
-    if (memory) {
-        if (code)
-            *code = CL_SUCCESS;
-        return memory;
+    bool shares = fl_shares_table(context);
+    cl_mem memory = shares ? shared_buffer(context, flags, size, host) : NULL;
+    if (memory && code)
+        *code = CL_SUCCESS;
+    if (!memory) {
+        memory = DRIVER(context, clCreateBuffer)(context, flags, size, host, code);
+        if (shares)
+            fl_count_other_buffer(memory);
     }
-    return not_shared(DRIVER(context, clCreateBuffer)(context, flags, size, host, code));
+    return told(context, SLOT_clCreateBuffer, flags, memory);
 }
 
 static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_properties *properties,
@@ -56,7 +62,10 @@ static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_pro
     if (!properties)
         return create_buffer(context, flags, size, host, code);
     fn_clCreateBufferWithProperties *create = DRIVER(context, clCreateBufferWithProperties);
-    return not_shared(create(context, properties, flags, size, host, code));
+    cl_mem memory = create(context, properties, flags, size, host, code);
+    if (fl_shares_table(context))
+        fl_count_other_buffer(memory);
+    return told(context, SLOT_clCreateBufferWithProperties, flags, memory);
 }
 
 /* What the driver says of a buffer: what it is a part of, and where. NVIDIA's driver counts from
@@ -177,7 +186,9 @@ static void hold_for_image(const cl_image_desc *description) {
 static cl_mem create_image(cl_context context, cl_mem_flags flags, const cl_image_format *format,
                            const cl_image_desc *description, void *host, cl_int *code) {
     hold_for_image(description);
-    return DRIVER(context, clCreateImage)(context, flags, format, description, host, code);
+    cl_mem memory =
+        DRIVER(context, clCreateImage)(context, flags, format, description, host, code);
+    return told(context, SLOT_clCreateImage, flags, memory);
 }
 
 static cl_mem create_image_with_properties(cl_context context, const cl_mem_properties *properties,
@@ -186,7 +197,8 @@ static cl_mem create_image_with_properties(cl_context context, const cl_mem_prop
                                            cl_int *code) {
     fn_clCreateImageWithProperties *create = DRIVER(context, clCreateImageWithProperties);
     hold_for_image(description);
-    return create(context, properties, flags, format, description, host, code);
+    cl_mem memory = create(context, properties, flags, format, description, host, code);
+    return told(context, SLOT_clCreateImageWithProperties, flags, memory);
 }
 
 /* The program wants to hear when its buffer ends. */
@@ -299,49 +311,53 @@ static void *find_extension(cl_platform_id platform, const char *name) {
     return found;
 }
 
+/* Blocks watch these, too. */
+static const fl_watched creation[] = {
+    {SLOT_clCreateBuffer, (void *)create_buffer, false},
+    {SLOT_clCreateBufferWithProperties, (void *)create_buffer_with_properties, false},
+    {SLOT_clCreateImage, (void *)create_image, false},
+    {SLOT_clCreateImageWithProperties, (void *)create_image_with_properties, false},
+};
+
+int fl_watch_creation(void **table, fl_mapping *known) {
+    return fl_patch_all(table, creation, 4, known);
+}
+
+void fl_unwatch_creation(void **table, fl_mapping *known) {
+    fl_unpatch_all(table, creation, 4, known);
+}
+
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
-    static const struct {
-        int slot;
-        void *function;
-    } ours[] = {
-        {SLOT_clCreateBuffer, (void *)create_buffer},
-        {SLOT_clCreateBufferWithProperties, (void *)create_buffer_with_properties},
-        {SLOT_clGetMemObjectInfo, (void *)get_info},
-        {SLOT_clCreateSubBuffer, (void *)create_part},
-        {SLOT_clCreateImage, (void *)create_image},
-        {SLOT_clCreateImageWithProperties, (void *)create_image_with_properties},
-        {SLOT_clSetMemObjectDestructorCallback, (void *)set_destructor_callback},
-        {SLOT_clReleaseMemObject, (void *)release_buffer},
-        {SLOT_clCreateContext, (void *)create_context},
-        {SLOT_clCreateContextFromType, (void *)create_context_from_type},
-        {SLOT_clRetainContext, (void *)retain_context},
-        {SLOT_clReleaseContext, (void *)release_context},
-        {SLOT_clCreateCommandQueue, (void *)create_queue},
-        {SLOT_clCreateCommandQueueWithProperties, (void *)create_queue_with_properties},
-        {SLOT_clRetainCommandQueue, (void *)retain_queue},
-        {SLOT_clReleaseCommandQueue, (void *)release_queue},
-        {SLOT_clGetExtensionFunctionAddressForPlatform, (void *)find_extension},
+    static const fl_watched others[] = {
+        {SLOT_clGetMemObjectInfo, (void *)get_info, false},
+        {SLOT_clCreateSubBuffer, (void *)create_part, false},
+        {SLOT_clSetMemObjectDestructorCallback, (void *)set_destructor_callback, false},
+        {SLOT_clReleaseMemObject, (void *)release_buffer, false},
+        {SLOT_clCreateContext, (void *)create_context, false},
+        {SLOT_clCreateContextFromType, (void *)create_context_from_type, false},
+        {SLOT_clRetainContext, (void *)retain_context, false},
+        {SLOT_clReleaseContext, (void *)release_context, false},
+        {SLOT_clCreateCommandQueue, (void *)create_queue, false},
+        {SLOT_clCreateCommandQueueWithProperties, (void *)create_queue_with_properties, false},
+        {SLOT_clRetainCommandQueue, (void *)retain_queue, false},
+        {SLOT_clReleaseCommandQueue, (void *)release_queue, false},
+        {SLOT_clGetExtensionFunctionAddressForPlatform, (void *)find_extension, false},
     };
     void **table = fl_table_of(opencl_device);
     fl_mapping known = {0};
     if (!fl_add_shared_device(opencl_device, device, import))
         return CL_OUT_OF_RESOURCES;
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        int code = fl_patch(table, ours[i].slot, ours[i].function, &known);
-        if (code != CL_SUCCESS) {
-            fl_unshare_memory(opencl_device);
-            return code;
-        }
-    }
-    return CL_SUCCESS;
+    int code = fl_patch_all(table, others, sizeof others / sizeof *others, &known);
+    if (code == CL_SUCCESS)
+        code = fl_watch_creation(table, &known);
+    if (code != CL_SUCCESS)
+        fl_remove_shared_device(opencl_device);
+    return code;
 }
 
 void fl_unshare_memory(void *opencl_device) {
-    void **table = fl_table_of(opencl_device);
     fl_mapping known = {0};
-    if (fl_remove_shared_device(opencl_device)) {
-        fl_unpatch(table, SLOT_clCreateBuffer, &known);
-        fl_unpatch(table, SLOT_clCreateBufferWithProperties, &known);
-    }
+    if (fl_remove_shared_device(opencl_device))
+        fl_unpatch_all(fl_table_of(opencl_device), creation, 2, &known);
     /* the others stay: buffers that were shared live on */
 }

@@ -109,5 +109,6 @@ void fl_end_context(fl_queues *queues);
 /* False: there is no room for one more. */
 bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import);
 bool fl_remove_shared_device(void *opencl_device);   /* false: it is none */
+bool fl_shares_table(const void *object); /* it has the table of a shared device */
 
 #endif

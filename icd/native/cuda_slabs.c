@@ -790,6 +790,14 @@ bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_i
     return true;
 }
 
+bool fl_shares_table(const void *object) {
+    bool found = false;
+    FL_HOLD(fl_shared_lock);
+    for (uint32_t i = 0; i < device_count && !found; i++)
+        found = fl_table_of(devices[i].opencl) == fl_table_of(object);
+    return found;
+}
+
 bool fl_remove_shared_device(void *opencl_device) {
     bool was = false;
     FL_HOLD(fl_shared_lock);

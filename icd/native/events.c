@@ -19,7 +19,7 @@ static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list
     return DRIVER(list[0], clWaitForEvents)(count, list);
 }
 
-static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
+cl_int fl_wait_for_events(cl_uint count, const cl_event *list) {
     if (!count || !list || !list[0])
         return CL_INVALID_VALUE;
     for (cl_uint i = 0; i < count; i++) {
@@ -39,25 +39,15 @@ static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *no
     return DRIVER(event, clSetEventCallback)(event, status, notify, user_data);
 }
 
-int fl_watch_waits(void **table, fl_mapping *known) {
-    return fl_patch(table, SLOT_clWaitForEvents, (void *)watched_clWaitForEvents, known);
-}
-
-void fl_unwatch_waits(void **table, fl_mapping *known) {
-    fl_unpatch(table, SLOT_clWaitForEvents, known);
-}
+static const fl_watched watched[] = {
+    {SLOT_clWaitForEvents, (void *)fl_wait_for_events, false},
+    {SLOT_clSetEventCallback, (void *)watched_clSetEventCallback, false},
+};
 
 int fl_watch_events(void **table, fl_mapping *known) {
-    int code = fl_watch_waits(table, known);
-    if (code != CL_SUCCESS)
-        return code;
-    code = fl_patch(table, SLOT_clSetEventCallback, (void *)watched_clSetEventCallback, known);
-    if (code != CL_SUCCESS)
-        fl_unwatch_waits(table, known);
-    return code;
+    return fl_patch_all(table, watched, 2, known);
 }
 
 void fl_unwatch_events(void **table, fl_mapping *known) {
-    fl_unpatch(table, SLOT_clSetEventCallback, known);
-    fl_unwatch_waits(table, known);
+    fl_unpatch_all(table, watched, 2, known);
 }

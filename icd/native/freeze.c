@@ -219,16 +219,14 @@ cl_int fl_set_memory(void *kernel, uint32_t index, void *memory) {
     return code;
 }
 
+static const fl_watched watched[] = {
+    {SLOT_clSetKernelArg, (void *)watched_clSetKernelArg, false},
+    {SLOT_clSetKernelArgSVMPointer, (void *)watched_clSetKernelArgSVMPointer, false},
+};
+
 int fl_watch_arguments(void **table, fl_mapping *known) {
     FL_HOLD(seen.lock);
-    int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg, known);
-    if (code == CL_SUCCESS) {
-        code = fl_patch(table, SLOT_clSetKernelArgSVMPointer,
-                        (void *)watched_clSetKernelArgSVMPointer, known);
-        if (code != CL_SUCCESS)
-            fl_unpatch(table, SLOT_clSetKernelArg, known);
-    }
-    return code;
+    return fl_patch_all(table, watched, 2, known);
 }
 
 /* With the last watcher of a table what was seen through it is forgotten: from now on nobody sees
@@ -236,10 +234,9 @@ int fl_watch_arguments(void **table, fl_mapping *known) {
  * count as unseen, which is refused and never wrong. */
 void fl_unwatch_arguments(void **table, fl_mapping *known) {
     pthread_mutex_lock(&seen.lock);
-    fl_unpatch(table, SLOT_clSetKernelArgSVMPointer, known);
     kernel_state *old = NULL, *rest = NULL;
     uint32_t capacity = seen.capacity;
-    if (fl_unpatch(table, SLOT_clSetKernelArg, known) == 0 && seen.states) {
+    if (fl_unpatch_all(table, watched, 2, known) == 0 && seen.states) {
         old = seen.states;
         rest = calloc(capacity, sizeof *rest);
         seen.states = rest;

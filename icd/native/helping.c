@@ -152,20 +152,10 @@ void fl_help_waits(uint32_t number, void *const *events) {
     fl_give_wait_back();
 }
 
-static int begin(void **table, fl_mapping *known) {
-    int code = fl_watch_waits(table, known);
-    if (code != CL_SUCCESS)
-        return code;
-    code = fl_patch(table, SLOT_clFinish, (void *)watched_clFinish, known);
-    if (code != CL_SUCCESS)
-        fl_unwatch_waits(table, known);
-    return code;
-}
-
-static void end(void **table, fl_mapping *known) {
-    fl_unpatch(table, SLOT_clFinish, known);
-    fl_unwatch_waits(table, known);
-}
+static const fl_watched watched[] = {
+    {SLOT_clWaitForEvents, (void *)fl_wait_for_events, false},
+    {SLOT_clFinish, (void *)watched_clFinish, false},
+};
 
 /* The driver's own table, and the one that a loader gave it (ICD 2). */
 static int tables_of(const void *queue, void **tables[2]) {
@@ -179,10 +169,10 @@ int fl_begin_help(const void *queue) {
     void **tables[2];
     fl_mapping known = {0};
     for (int i = 0, number = tables_of(queue, tables); i < number; i++) {
-        int code = begin(tables[i], &known);
+        int code = fl_patch_all(tables[i], watched, 2, &known);
         if (code != CL_SUCCESS) {
             while (i-- > 0)
-                end(tables[i], &known);
+                fl_unpatch_all(tables[i], watched, 2, &known);
             return code;
         }
     }
@@ -196,5 +186,5 @@ void fl_end_help(const void *sequence, const void *queue) {
     while (take_of(sequence, &gone))
         let_go(gone);
     for (int i = 0, number = tables_of(queue, tables); i < number; i++)
-        end(tables[i], &known);
+        fl_unpatch_all(tables[i], watched, 2, &known);
 }

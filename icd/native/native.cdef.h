@@ -88,6 +88,8 @@ enum fl_ask {
     FL_ASK_PARAMETER,      /* a Parameter became a kernel's argument: -, -, its number */
     FL_ASK_UNCAPTURED, /* a command went to a queue of the context that is not captured: the slot of
                          its call */
+    FL_ASK_CREATED, /* a memory object was made with contents of the host's memory: the slot of its
+                       call, the object */
     FL_ASK_WAIT,      /* the program waits for captured events: the slot of its call */
     FL_ASK_REFUSED    /* a call was refused: its slot, -, enum fl_reason */
 };

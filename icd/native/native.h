@@ -84,15 +84,23 @@ typedef struct fl_mapping {
 } fl_mapping;
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known);
 unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
+/* Several slots, or none if one cannot be written. The answer of the second: how many users of the
+ * first slot are left. */
+typedef struct fl_watched {
+    int slot;
+    void *function;
+    bool stays_empty;   /* where the driver has no function, which a recording looks for */
+} fl_watched;
+int fl_patch_all(void **table, const fl_watched *rows, int count, fl_mapping *known);
+unsigned fl_unpatch_all(void **table, const fl_watched *rows, int count, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 /* The driver's own function for an object, whoever watches it: DRIVER(queue, clFinish)(queue). */
 #define DRIVER(object, name) ((fn_##name *)fl_patched(object, SLOT_##name))
 bool fl_is_patched(const void *object, int slot);
 bool fl_underlay(void **table, int slot, void *function, void **below, fl_mapping *known);
 
-/* events.c: clWaitForEvents, for a recording or for helping.c. */
-int fl_watch_waits(void **table, fl_mapping *known);
-void fl_unwatch_waits(void **table, fl_mapping *known);
+/* events.c: what watches clWaitForEvents, for a recording or for helping.c. */
+cl_int fl_wait_for_events(cl_uint count, const cl_event *list);
 
 /* helping.c: a replay on `queue` has these events of in-order queues of ours, in the order of the
  * enqueues; `end`, or NULL, is the event of the replay's end. */

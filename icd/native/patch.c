@@ -178,6 +178,26 @@ unsigned fl_unpatch(void **table, int slot, fl_mapping *known) {
     return patch ? patch->users : 0;
 }
 
+int fl_patch_all(void **table, const fl_watched *rows, int count, fl_mapping *known) {
+    for (int i = 0; i < count; i++) {
+        if (rows[i].stays_empty && fl_slot(table, rows[i].slot) == fl_stubs[rows[i].slot])
+            continue;
+        int code = fl_patch(table, rows[i].slot, rows[i].function, known);
+        if (code != CL_SUCCESS) {
+            fl_unpatch_all(table, rows, i, known);
+            return code;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+unsigned fl_unpatch_all(void **table, const fl_watched *rows, int count, fl_mapping *known) {
+    unsigned left = 0;
+    while (count-- > 0)
+        left = fl_unpatch(table, rows[count].slot, known);
+    return left;
+}
+
 /* The driver's function behind a slot that may be patched, for a call on `object`; a stub where it
  * has none. */
 void *fl_patched(const void *object, int slot) {

@@ -112,9 +112,10 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
 
 /* What is watched while the block lasts. SVM is watched for longer. */
 static int (*const watches[])(void **table, fl_mapping *known) = {
-    fl_watch_arguments, fl_watch_events, fl_watch_uncaptured, fl_watch_svm};
+    fl_watch_arguments, fl_watch_events, fl_watch_uncaptured, fl_watch_creation, fl_watch_svm};
 static void (*const unwatches[])(void **table, fl_mapping *known) = {
-    fl_unwatch_arguments, fl_unwatch_events, fl_unwatch_uncaptured, fl_unwatch_svm};
+    fl_unwatch_arguments, fl_unwatch_events, fl_unwatch_uncaptured, fl_unwatch_creation,
+    fl_unwatch_svm};
 enum { WATCHES = sizeof watches / sizeof *watches };
 
 static int watch(void **table) {
@@ -316,14 +317,14 @@ void fl_tell_memory(cl_mem memory) { tell_all(FL_ASK_PASSED, memory, 0); }
 
 void fl_tell_parameter(uint64_t id) { tell_all(FL_ASK_PARAMETER, NULL, (size_t)id); }
 
-void fl_tell_uncaptured(cl_context context, int slot) {
+void fl_tell_call(cl_context context, enum fl_ask what, int slot, void *object) {
     pthread_mutex_lock(&lock);
     fl_recording *r = recordings;
     while (r && (!pthread_equal(r->thread, pthread_self()) || r->context != context))
         r = r->next;
     pthread_mutex_unlock(&lock);
     if (r)
-        r->observer(r->cookie, FL_ASK_UNCAPTURED, (uint32_t)slot, NULL, 0);
+        r->observer(r->cookie, (int)what, (uint32_t)slot, object, 0);
 }
 
 int fl_is_recording(void) {

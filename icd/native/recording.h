@@ -121,10 +121,13 @@ void fl_forget_events(fl_recording *recording);
 int fl_watch_events(void **table, fl_mapping *known);
 void fl_unwatch_events(void **table, fl_mapping *known);
 
-/* uncaptured_calls.c: see the commands of queues that are not captured. recording.c: the recordings
- * of this thread and context are told of one. */
+/* uncaptured_calls.c: see the commands of queues that are not captured. cuda_buffers.c: see the
+ * memory objects that are made with contents of the host's memory. recording.c: a recording of this
+ * thread and context is told of such a call. */
 int fl_watch_uncaptured(void **table, fl_mapping *known);
 void fl_unwatch_uncaptured(void **table, fl_mapping *known);
-void fl_tell_uncaptured(cl_context context, int slot);
+int fl_watch_creation(void **table, fl_mapping *known);
+void fl_unwatch_creation(void **table, fl_mapping *known);
+void fl_tell_call(cl_context context, enum fl_ask what, int slot, void *object);
 
 #endif

@@ -177,28 +177,19 @@ static cl_int watched_clEnqueueSVMFree(cl_command_queue queue, cl_uint count, vo
     return code;
 }
 
-int fl_watch_svm(void **table, fl_mapping *known) {
-    static const int slots[] = {SLOT_clSVMAlloc, SLOT_clSVMFree, SLOT_clEnqueueSVMFree};
-    void *const functions[] = {(void *)watched_clSVMAlloc, (void *)watched_clSVMFree,
-                               (void *)watched_clEnqueueSVMFree};
-    for (int i = 0; i < 3; i++) {
-        int code = fl_patch(table, slots[i], functions[i], known);
-        if (code != CL_SUCCESS) {
-            while (i-- > 0)
-                fl_unpatch(table, slots[i], known);
-            return code;
-        }
-    }
-    return CL_SUCCESS;
-}
+static const fl_watched watched[] = {
+    {SLOT_clSVMAlloc, (void *)watched_clSVMAlloc, false},
+    {SLOT_clSVMFree, (void *)watched_clSVMFree, false},
+    {SLOT_clEnqueueSVMFree, (void *)watched_clEnqueueSVMFree, false},
+};
+
+int fl_watch_svm(void **table, fl_mapping *known) { return fl_patch_all(table, watched, 3, known); }
 
 /* What was known of a table's allocations is forgotten with its last watcher: their frees are not
  * seen any more. */
 void fl_unwatch_svm(void **table, fl_mapping *known) {
-    fl_unpatch(table, SLOT_clEnqueueSVMFree, known);
-    fl_unpatch(table, SLOT_clSVMFree, known);
     FL_HOLD(svm.lock);
-    if (fl_unpatch(table, SLOT_clSVMAlloc, known) == 0)
+    if (fl_unpatch_all(table, watched, 3, known) == 0)
         for (uint32_t i = svm.count; i-- > 0;)
             if (svm.known[i].table == table && !svm.known[i].pins && !svm.known[i].freed)
                 svm.known[i] = svm.known[--svm.count];

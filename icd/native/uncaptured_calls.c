@@ -10,7 +10,7 @@ static void tell(cl_command_queue queue, int slot) {
         return;
     if (CALL(fl_table_of(queue), clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context,
                                                         &context, NULL) == CL_SUCCESS)
-        fl_tell_uncaptured(context, slot);
+        fl_tell_call(context, FL_ASK_UNCAPTURED, slot, NULL);
 }
 
 #define WATCHED(name)                                                                              \
@@ -25,32 +25,17 @@ WATCHED(clEnqueueWriteBuffer)
 WATCHED(clEnqueueCopyBuffer)
 WATCHED(clEnqueueFillBuffer)
 
-static const struct {
-    int slot;
-    void *function;
-} all[] = {
-#define ONE(name) {SLOT_##name, (void *)(fn_##name *)watched_##name}
+static const fl_watched all[] = {
+#define ONE(name) {SLOT_##name, (void *)(fn_##name *)watched_##name, true}
     ONE(clEnqueueNDRangeKernel), ONE(clEnqueueReadBuffer), ONE(clEnqueueWriteBuffer),
     ONE(clEnqueueCopyBuffer),    ONE(clEnqueueFillBuffer),
 };
 enum { COUNT = sizeof all / sizeof *all };
 
-/* What the driver has not stays empty, which a recording looks for. */
 int fl_watch_uncaptured(void **table, fl_mapping *known) {
-    for (int i = 0; i < COUNT; i++) {
-        if (fl_slot(table, all[i].slot) == fl_stubs[all[i].slot])
-            continue;
-        int code = fl_patch(table, all[i].slot, all[i].function, known);
-        if (code != CL_SUCCESS) {
-            while (i-- > 0)
-                fl_unpatch(table, all[i].slot, known);
-            return code;
-        }
-    }
-    return CL_SUCCESS;
+    return fl_patch_all(table, all, COUNT, known);
 }
 
 void fl_unwatch_uncaptured(void **table, fl_mapping *known) {
-    for (int i = 0; i < COUNT; i++)
-        fl_unpatch(table, all[i].slot, known);
+    fl_unpatch_all(table, all, COUNT, known);
 }

@@ -17,6 +17,7 @@ from helpers.buffer_behaviour import observe
 from helpers.cuda_program import COPIED, PIXEL, READ_WRITE, SIZE, Program
 
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.swaps import CaptureWarning
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.command_buffer.engines import cuda as cuda_engine
@@ -41,6 +42,16 @@ def test_a_small_buffer_is_a_part_of_a_slab_and_does_not_look_like_one(program: 
     assert first.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) is None
     plain = cl.Buffer(program.context, READ_WRITE, 4 * SIZE)
     assert first.flags & COPIED and not plain.flags & COPIED
+
+
+def test_a_block_watches_the_same_slots_and_leaves_them(program: Program) -> None:
+    other = program.buffer()
+    with pytest.warns(CaptureWarning, match="is filled once"), capture(program.queue) as graph:
+        copied = program.buffer(7)
+        cl.enqueue_copy(program.queue, other, copied)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert program.values(other) == [7] and _address(copied) and _address(program.buffer())
 
 
 def test_buffers_of_every_size_lie_in_slabs_of_their_own_context(program: Program) -> None:

@@ -6,6 +6,7 @@ After any failure nothing has changed.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import traceback
 import warnings
@@ -440,3 +441,32 @@ def test_commands_on_a_queue_that_is_not_captured_are_told(numbers: Numbers) -> 
         cl.enqueue_copy(other, host, numbers.buffer)  # the block has ended
         with capture(numbers.queue, other):
             kernel(other, (64,), None, numbers.buffer, np.int32(10))
+
+
+def test_memory_that_a_block_fills_when_it_makes_it_is_told(numbers: Numbers) -> None:
+    context, flags = numbers.queue.context, cl.mem_flags
+    ones, pixels = np.ones(64, np.int32), np.zeros((4, 4, 4), np.uint8)
+    form = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.UNSIGNED_INT8)
+    readable = flags.READ_WRITE | flags.COPY_HOST_PTR
+    earlier = cl.Buffer(context, readable, hostbuf=ones)
+    target = cl.Buffer(context, flags.READ_WRITE, 256)
+    with pytest.warns(CaptureWarning) as caught, capture(numbers.queue) as graph:
+        first = sys._getframe().f_lineno
+        copied = cl.Buffer(context, readable, hostbuf=ones)
+        used = cl.Buffer(context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=ones)
+        whole = cl.Buffer(context, readable, hostbuf=np.ones(2048, np.int32))
+        image = cl.create_image(context, readable, form, hostbuf=pixels, shape=(4, 4))
+        unused = cl.Buffer(context, readable, hostbuf=ones)  # replays do nothing with it
+        empty = cl.Buffer(context, flags.READ_WRITE, 256)
+        kernel = cl.Kernel(numbers.program, "add")
+        for buffer in (copied, whole[4096:4352], earlier, empty):
+            kernel(numbers.queue, (64,), None, buffer, np.int32(1))
+        cl.enqueue_copy(numbers.queue, target, used)
+        where = {"origin": (0, 0), "region": (4, 4), "is_blocking": False}
+        cl.enqueue_copy(numbers.queue, pixels, image, **where)
+    assert len(graph) == 6 and unused.size == 256
+    assert [one.lineno - first for one in caught] == [1, 2, 3, 4]
+    assert {one.filename for one in caught} == {__file__}
+    assert all(
+        "every replay goes on with what the one before" in str(one.message) for one in caught
+    )
