@@ -153,24 +153,6 @@ class Bench:
         )
         return point.value, command.value or 0
 
-    def try_launch(self, buffer: int, given: list[Any], *others: int) -> str:
-        """The code of a launch of `bump`."""
-        rows = arguments(*given)
-        kernel = self.kernels["bump"]
-        alternatives = array(*others) if others else None
-        head = (buffer, kernel, 1, None, sizes(1), None, len(rows), rows, len(others), alternatives)
-        return self.ur(
-            "urCommandBufferAppendKernelLaunchWithArgsExp",
-            *head,
-            0,
-            None,
-            0,
-            None,
-            None,
-            None,
-            None,
-        )
-
     def advise(
         self, buffer: int, points: int, listed: Any, events: int, command: Any = None
     ) -> str:

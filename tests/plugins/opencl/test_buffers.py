@@ -5,11 +5,9 @@ from __future__ import annotations
 import ctypes
 
 from helpers.memory_calls import new_buffer, struct
-from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import PluginDevice
 
 SIZE = 4096
 READ_WRITE, WRITE_ONLY, READ_ONLY, USE, ALLOC, COPY = (
@@ -53,31 +51,6 @@ def partition(
     ), made
 
 
-@table(
-    "flags, host, code",
-    [
-        (COPY, None, "INVALID_HOST_PTR"),
-        (USE, None, "INVALID_HOST_PTR"),
-        (COPY, 0, "INVALID_HOST_PTR"),
-        (USE, 0, "INVALID_HOST_PTR"),
-        (READ_WRITE, 1, "INVALID_HOST_PTR"),
-        (ALLOC, 1, "INVALID_HOST_PTR"),
-        (0, 1, "INVALID_HOST_PTR"),
-        (USE | COPY, 1, "INVALID_VALUE"),
-        (USE | ALLOC, 1, "INVALID_VALUE"),
-        (READ_WRITE | READ_ONLY, None, "INVALID_VALUE"),
-        (WRITE_ONLY | READ_ONLY, None, "INVALID_VALUE"),
-        (0x40, None, "INVALID_ENUMERATION"),
-        (READ_WRITE | 1 << 31, None, "INVALID_ENUMERATION"),
-    ],
-)
-def test_flags_and_host_pointers_have_to_fit(
-    ur: Calls, context: int, flags: int, host: int | None, code: str
-) -> None:
-    pointer = ctypes.create_string_buffer(SIZE) if host else host
-    assert create(ur, context, flags, SIZE, pointer)[0] == code
-
-
 def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     buffer = new_buffer(ur, context, SIZE)
     assert partition(ur, buffer, 0, 0)[0] == "INVALID_BUFFER_SIZE"
@@ -96,21 +69,3 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     assert partition(ur, part, 0, 128)[0] == "INVALID_MEM_OBJECT"
     ur.ok("urMemRelease", part)
     ur.ok("urMemRelease", buffer)
-
-
-def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: PluginDevice) -> None:
-    made = ctypes.byref(ctypes.c_void_p())
-    assert ur("urMemBufferCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
-    assert ur("urMemBufferCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
-    native = ur.make("urContextGetNativeHandle", context).value
-    refused = {
-        "INVALID_MEM_OBJECT",
-        "INVALID_CONTEXT",
-    }  # not every driver knows one of its objects from another
-    assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) in refused
-    other = ur.make("urContextCreate", 1, ctypes.byref(ctypes.c_void_p(device.handle)), None)
-    buffer = new_buffer(ur, other.value or 0, SIZE)
-    native = ur.make("urMemGetNativeHandle", buffer, None).value
-    assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == "INVALID_CONTEXT"
-    ur.ok("urMemRelease", buffer)
-    ur.ok("urContextRelease", other)

@@ -106,18 +106,6 @@ def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(
     check_released(ur, once, others)
 
 
-@pytest.mark.usefixtures("divisible")
-def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: PluginDevice) -> None:
-    first, *others = divided(ur, device.handle, partition("EQUALLY", 1))
-    context = ur.make("urContextCreate", 1, array(first), None)
-    queue = ur.make("urQueueCreate", context, first, None)
-    for part in (first, *others):
-        ur.ok("urDeviceRelease", part)
-    ur.ok("urQueueFinish", queue)
-    for routine, handle in (("urQueueRelease", queue), ("urContextRelease", context)):
-        ur.ok(routine, handle)
-
-
 PARTITION_CODES = {"DEVICE_PARTITION_FAILED", "INVALID_DEVICE_PARTITION_COUNT", "INVALID_VALUE"}
 BAD = {
     "more units than there are": (
@@ -228,25 +216,6 @@ def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Plugin
     assert selected(ur, device, "spir64_gen", "spir64") == portable
     assert selected(ur, device, "spir64_gen", "<unknown>", "spir") == "INVALID_BINARY"
     assert selected(ur, device) == "INVALID_SIZE"
-
-
-def test_commands_are_timed_on_the_devices_clock(
-    ur: Calls, device: PluginDevice, context: int
-) -> None:
-    flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.get_struct("ur_queue_properties_t")(
-        stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
-    )
-    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
-    before, after = ctypes.c_uint64(), ctypes.c_uint64()
-    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(before), None)
-    event = ur.make("urEnqueueEventsWait", queue, 0, None)
-    ur.ok("urQueueFinish", queue)
-    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(after), None)
-    end = ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END")
-    assert before.value <= end <= after.value
-    ur.ok("urEventRelease", event)
-    ur.ok("urQueueRelease", queue)
 
 
 def test_a_native_handle_leads_back_to_the_same_platform(

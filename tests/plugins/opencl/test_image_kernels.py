@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from helpers.command_bench import Bench
-from helpers.image_calls import image_content, image_format, new_image
-from helpers.launching import MEM, SAMPLER, Numbers, build_once, launch, rows, sizes
+from helpers.image_calls import image_content, new_image
+from helpers.launching import MEM, SAMPLER, Numbers, build_once, rows, sizes
 from helpers.memory_calls import held_back, struct
 from helpers.ur_calls import Calls, array
 
@@ -76,54 +76,6 @@ def sampler(
     return ur.make("urSamplerCreate", context, ctypes.byref(desc))
 
 
-def test_arrays_of_images_in_kernels(
-    ur: Calls, context: int, queue: int, kernels: dict[str, int]
-) -> None:
-    lines = new_image(ur, context, "IMAGE1D_ARRAY", data=picture(3))
-    stack = new_image(ur, context, "IMAGE2D_ARRAY", data=bytes(720))
-    given = (MEM, lines.value), (MEM, stack.value)
-    assert launch(ur, queue, kernels["lines"], (WIDTH, HEIGHT), *given) == "SUCCESS"
-    assert image_content(ur, queue, stack, (WIDTH, HEIGHT, 3)) == bytes(480) + picture(3)
-    for memory in (lines, stack):
-        ur.ok("urMemRelease", memory)
-
-
-@pytest.mark.parametrize(
-    ("addressing", "normalized", "expected"),
-    [
-        ("CLAMP_TO_EDGE", False, [0, 0, *range(12), 11, 11]),
-        ("CLAMP", False, [0, 0, *range(12), 0, 0]),
-        ("REPEAT", True, [10, 11, *range(12), 0, 1]),
-        ("MIRRORED_REPEAT", True, [1, 0, *range(12), 11, 10]),
-    ],
-)
-def test_samplers_say_what_is_beyond_the_edges(
-    ur: Calls,
-    context: int,
-    queue: int,
-    kernels: dict[str, int],
-    addressing: str,
-    normalized: bool,
-    expected: list[int],
-) -> None:
-    data = bytes(i // 4 % 12 + 1 if i % 4 == 0 else 0 for i in range(240))
-    image = new_image(ur, context, data=data)
-    made, numbers = sampler(ur, context, addressing, normalized), Numbers(ur, context, 16)
-    step = ctypes.c_float(1 / WIDTH if normalized else 1.0)
-    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
-    table[3].value.value = ctypes.addressof(step)
-    ends = 4, table, None, 0, None, None
-    name = "urEnqueueKernelLaunchWithArgsExp"
-    ur.ok(name, queue, kernels["sample"], 1, None, sizes((16,)), None, *ends)
-    inside = [number + 1 for number in expected]
-    if addressing == "CLAMP":  # a border of no colour
-        inside[:2] = inside[-2:] = [0, 0]
-    assert numbers.read(queue) == inside
-    ur.ok("urSamplerRelease", made)
-    for memory in (image, numbers.handle):
-        ur.ok("urMemRelease", memory)
-
-
 def test_the_older_functions_take_images_and_samplers(
     old: Calls, context: int, queue: int, kernels: dict[str, int], images: list[ctypes.c_void_p]
 ) -> None:
@@ -162,22 +114,6 @@ def test_an_argument_of_a_released_image_is_not_there(
     old.ok("urMemRelease", target)
 
 
-def test_what_is_no_image_of_the_context(
-    ur: Calls, bench: Bench, kernels: dict[str, int], images: list[ctypes.c_void_p]
-) -> None:
-    other = ur.make("urContextCreate", 1, array(bench.device), None).value or 0
-    image = new_image(ur, other)
-    given = (MEM, image.value), (MEM, images[2].value)
-    size = WIDTH, HEIGHT
-    assert launch(ur, bench.queue, kernels["flip"], size, *given) == "INVALID_CONTEXT"
-    made = sampler(ur, other)
-    given = (MEM, images[0].value), (SAMPLER, made.value)
-    assert launch(ur, bench.queue, kernels["sample"], (1,), *given) == "INVALID_CONTEXT"
-    ur.ok("urSamplerRelease", made)
-    ur.ok("urMemRelease", image)
-    ur.ok("urContextRelease", other)
-
-
 # command-buffers
 
 
@@ -208,32 +144,6 @@ def test_images_in_command_buffers(
     assert image_content(ur, bench.queue, images[2], WHOLE) == flipped(picture(1))
     assert image_content(ur, bench.queue, images[3], WHOLE) == picture(1)
     ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_formats_are_converted_by_the_sampler(ur: Calls, context: int, queue: int) -> None:
-    source = b"""
-    constant sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
-    kernel void halve(read_only image2d_t from, write_only image2d_t to) {
-        int2 at = (int2)(get_global_id(0), get_global_id(1));
-        write_imagef(to, at, read_imagef(from, plain, at) * 0.5f);
-    }"""
-    program = build_once(ur, context, source)
-    kernel = ur.make("urKernelCreate", program, b"halve").value or 0
-    form = image_format("RGBA", "UNORM_INT8")
-    image = new_image(ur, context, format=form, data=bytes(range(240)))
-    half = new_image(ur, context, format=image_format("RGBA", "FLOAT"))
-    given = (MEM, image.value), (MEM, half.value)
-    assert launch(ur, queue, kernel, (WIDTH, HEIGHT), *given) == "SUCCESS"
-    data = image_content(ur, queue, half, WHOLE, element_size=16)
-    found = list(memoryview(data).cast("f"))
-    assert found == pytest.approx([number / 510 for number in range(240)])
-    for routine, *handles in (
-        ("urMemRelease", image, half),
-        ("urKernelRelease", kernel),
-        ("urProgramRelease", program),
-    ):
-        for handle in handles:
-            ur.ok(routine, handle)
 
 
 def test_a_released_sampler_lives_until_the_kernel_ends(

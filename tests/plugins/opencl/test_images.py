@@ -16,9 +16,7 @@ from helpers.image_calls import (
     COPY,
     KINDS,
     READ_WRITE,
-    USE,
     create_image,
-    has_format,
     image_content,
     image_desc,
     image_format,
@@ -48,62 +46,7 @@ def info(ur: Calls, image: ctypes.c_void_p, name: str) -> int:
     return ur.number("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}")
 
 
-# made, and what they tell
-
-
-FORMATS = [
-    ("RGBA", "UNORM_INT8", 4),
-    ("RGBA", "SIGNED_INT16", 8),
-    ("RGBA", "FLOAT", 16),
-    ("RGBA", "HALF_FLOAT", 8),
-    ("BGRA", "UNORM_INT8", 4),
-    ("R", "FLOAT", 4),
-    ("R", "UNSIGNED_INT8", 1),
-    ("R", "UNSIGNED_INT32", 4),
-    ("A", "UNORM_INT16", 2),
-]
-
-
-@table("order, channel, size", FORMATS)
-def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, size: int) -> None:
-    """PoCL 7.1 has those of four channels alone, and refuses the others."""
-    form = image_format(order, channel)
-    if not has_format(ur, context, order, channel):
-        assert len(order) < 4
-        code, _ = create_image(ur, context, image_desc("IMAGE2D"), form)
-        assert code == "UNSUPPORTED_IMAGE_FORMAT"
-        return
-    data = bytes(range(60)) * size
-    image = new_image(ur, context, "IMAGE2D", form, data)
-    assert info(ur, image, "ELEMENT_SIZE") == size
-    assert ur.info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT") == bytes(form)
-    assert image_content(ur, queue, image, KINDS["IMAGE2D"], element_size=size) == data
-    ur.ok("urMemRelease", image)
-
-
 # native handles
-
-
-@pytest.mark.parametrize("owned", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_image_made_of_a_native_handle_is_that_image(
-    ur: Calls, context: int, device: PluginDevice, queue: int, kind: str, owned: bool
-) -> None:
-    x, y, z = KINDS[kind]
-    data = bytes(number % 251 for number in range(4 * x * y * z))
-    image = new_image(ur, context, kind, data=data)
-    native = ur.make("urMemGetNativeHandle", image, device.handle).value
-    if owned:  # a reference of the program's own, which it hands over
-        assert opencl(ur, context)[0].clRetainMemObject(native) == 0
-    properties = struct(
-        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
-    )
-    given = ctypes.byref(image_format()), ctypes.byref(image_desc(kind)), ctypes.byref(properties)
-    other = ur.make("urMemImageCreateWithNativeHandle", native, context, *given)
-    ur.ok("urMemRelease", image)
-    assert info(ur, other, "WIDTH") == KINDS[kind][0]
-    assert image_content(ur, queue, other, KINDS[kind]) == data
-    ur.ok("urMemRelease", other)
 
 
 def test_an_image_over_a_buffer_comes_as_a_native_handle(
@@ -188,28 +131,6 @@ def test_pitches_of_host_memory(ur: Calls, context: int, kind: str, fields: dict
     assert create_image(ur, context, desc, flags=READ_WRITE | COPY, host=host)[0] == NO_IMAGE
 
 
-@table(
-    "flags, host, code",
-    [
-        (COPY, False, "INVALID_HOST_PTR"),
-        (USE, False, "INVALID_HOST_PTR"),
-        (READ_WRITE, True, "INVALID_HOST_PTR"),
-        (USE | COPY, True, "INVALID_VALUE"),
-        (READ_WRITE | UR["UR_MEM_FLAG_READ_ONLY"], False, "INVALID_VALUE"),
-        (0x40, False, "INVALID_ENUMERATION"),
-        (0, False, "SUCCESS"),
-    ],
-)
-def test_flags_and_host_pointers_have_to_fit(
-    ur: Calls, context: int, flags: int, host: bool, code: str
-) -> None:
-    room = ctypes.create_string_buffer(4096) if host else None
-    found, image = create_image(ur, context, image_desc("IMAGE2D"), flags=flags, host=room)
-    assert found == code
-    if code == "SUCCESS":
-        ur.ok("urMemRelease", image)
-
-
 def test_formats_that_there_are_not(ur: Calls, context: int) -> None:
     desc = image_desc("IMAGE2D")
     for field in ("channelOrder", "channelType"):
@@ -286,21 +207,6 @@ def test_an_image_is_no_buffer_and_a_buffer_no_image(
     ur.ok("urCommandBufferReleaseExp", commands)
     for memory in (image, buffer):
         ur.ok("urMemRelease", memory)
-
-
-def test_an_image_of_another_context(
-    ur: Calls, context: int, device: PluginDevice, queue: int
-) -> None:
-    other = ur.make("urContextCreate", 1, array(device.handle), None).value or 0
-    image, here = new_image(ur, other), new_image(ur, context)
-    area, room = (rect(), region(1)), ctypes.create_string_buffer(4)
-    ends = 0, 0, room, 0, None, None
-    assert ur("urEnqueueMemImageRead", queue, image, True, *area, *ends) == "INVALID_CONTEXT"
-    given = queue, here, image, rect(), *area, 0, None, None
-    assert ur("urEnqueueMemImageCopy", *given) == "INVALID_CONTEXT"
-    for memory in (image, here):
-        ur.ok("urMemRelease", memory)
-    ur.ok("urContextRelease", other)
 
 
 def test_devices_without_images(

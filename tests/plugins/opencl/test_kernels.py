@@ -17,7 +17,6 @@ from helpers.launching import (
     VALUE,
     Numbers,
     Row,
-    find_foreign,
     has_usm_extension,
     is_intel,
     launch,
@@ -39,8 +38,6 @@ from fairlead.plugins.sdk._native import lib as own_lib
 
 pytestmark = pytest.mark.usefixtures("begins_in")
 
-GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
-
 
 @pytest.fixture
 def kernel(ur: Calls, program: int) -> Iterator[int]:
@@ -54,75 +51,6 @@ def object_of(handle: int) -> URKernel:
     """The adapter's own object."""
     assert own.registry is not None
     return own.registry.list_owned("ur_kernel_handle_t")[handle]
-
-
-def of_device(ur: Calls, routine: str, kernel: int, device: PluginDevice, name: str) -> bytes:
-    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    ur.ok(routine, kernel, device.handle, UR[name], 64, value, ctypes.byref(size))
-    return value.raw[: size.value]
-
-
-def test_spilled_memory_is_told_where_the_driver_tells(
-    ur: Calls, kernel: int, device: PluginDevice
-) -> None:
-    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    given = kernel, UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"], 64, value, ctypes.byref(size)
-    code = ur("urKernelGetInfo", *given)
-    assert (
-        (code, size.value) == ("SUCCESS", 4)
-        if code == "SUCCESS"
-        else code == "UNSUPPORTED_ENUMERATION"
-    )
-    assert is_intel(device) or code == "UNSUPPORTED_ENUMERATION"
-
-
-def test_group_info(ur: Calls, program: int, kernel: int, device: PluginDevice) -> None:
-    fours = ur.make("urKernelCreate", program, b"fours").value or 0
-    for _ in range(2):  # the second answer is one that was kept
-        assert of_device(
-            ur, "urKernelGetGroupInfo", fours, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE"
-        ) == struct.pack("@3N", 4, 1, 1)
-    assert of_device(
-        ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE"
-    ) == bytes(24)
-    for name, least in {
-        "WORK_GROUP_SIZE": 1,
-        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": 1,
-        "LOCAL_MEM_SIZE": 0,
-        "PRIVATE_MEM_SIZE": 0,
-    }.items():
-        data = of_device(ur, "urKernelGetGroupInfo", kernel, device, f"{GROUP}{name}")
-        assert len(data) == 8 and int.from_bytes(data, "little") >= least
-    size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    for name in (
-        "GLOBAL_WORK_SIZE",
-        "COMPILE_MAX_WORK_GROUP_SIZE",
-        "COMPILE_MAX_LINEAR_WORK_GROUP_SIZE",
-    ):
-        asked = kernel, device.handle, UR[f"{GROUP}{name}"], 64, value, ctypes.byref(size)
-        assert ur("urKernelGetGroupInfo", *asked) == "UNSUPPORTED_ENUMERATION"
-    ur.ok("urKernelRelease", fours)
-
-
-def test_group_info_of_a_device_of_another_driver(
-    ur: Calls, kernel: int, device: PluginDevice
-) -> None:
-    value = ctypes.create_string_buffer(64)
-    asked = kernel, find_foreign(device).handle, UR[f"{GROUP}WORK_GROUP_SIZE"], 64, value, None
-    assert ur("urKernelGetGroupInfo", *asked) == "INVALID_DEVICE"
-
-
-def test_sub_group_info(ur: Calls, kernel: int, device: PluginDevice) -> None:
-    def number(name: str) -> int:
-        data = of_device(ur, "urKernelGetSubGroupInfo", kernel, device, f"{SUB_GROUP}{name}")
-        assert len(data) == 4
-        return int.from_bytes(data, "little")
-
-    assert (number("COMPILE_NUM_SUB_GROUPS"), number("SUB_GROUP_SIZE_INTEL")) == (0, 0)
-    if is_intel(device):
-        assert number("MAX_SUB_GROUP_SIZE") > 1 and number("MAX_NUM_SUB_GROUPS") > 1
-    else:
-        assert (number("MAX_SUB_GROUP_SIZE"), number("MAX_NUM_SUB_GROUPS")) == (1, 1)
 
 
 # native handles
@@ -363,19 +291,6 @@ def suggested(
     else:
         code = ur("urKernelGetSuggestedLocalWorkSize", *asked, found)
     return code, list(found)
-
-
-@pytest.mark.parametrize("size", [(1000,), (7,), (64, 48), (8, 6, 10), (1,), (1 << 20,)])
-def test_a_suggested_size_divides_the_global_size(
-    ur: Calls, context: int, queue: int, kernel: int, size: tuple[int, ...]
-) -> None:
-    numbers = Numbers(ur, context, 1)
-    code, local = suggested(ur, queue, kernel, size, numbers.argument, 1)
-    assert code == "SUCCESS" and all(
-        most % part == 0 for most, part in zip(size, local, strict=True)
-    )
-    assert suggested(ur, queue, kernel, size) == (code, local)  # the arguments are still set
-    ur.ok("urMemRelease", numbers.handle)
 
 
 def test_suggestions_that_cannot_be_made(

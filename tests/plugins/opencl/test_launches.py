@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from helpers.launching import Numbers, find_foreign, is_intel, launch, sizes
+from helpers.launching import Numbers, find_foreign, is_intel, launch
 from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 
@@ -55,14 +55,6 @@ def test_an_empty_launch_has_its_place_and_an_event(
 
 
 # what is refused
-
-
-def test_a_group_has_the_size_that_its_kernel_requires(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
-) -> None:
-    refused = launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,))
-    assert refused == "INVALID_WORK_GROUP_SIZE"
-    ur.ok("urQueueFinish", queue)
 
 
 @pytest.mark.parametrize("find", [lambda device: device, find_foreign], ids=["same", "other"])
@@ -162,37 +154,6 @@ def test_a_cooperative_launch_needs_no_local_size(
 
 
 # the older functions
-
-
-def test_arguments_are_set_first_then_launched(
-    ur: Calls,
-    old: Calls,
-    context: int,
-    queue: int,
-    device: PluginDevice,
-    kernels: dict[str, int],
-    numbers: Numbers,
-) -> None:
-    value, event = ctypes.c_int32(30), ctypes.c_void_p()
-    old.ok("urKernelSetArgMemObj", kernels["store"], 0, None, numbers.handle)
-    old.ok("urKernelSetArgValue", kernels["store"], 1, 4, None, ctypes.byref(value))
-    given = queue, kernels["store"], 1, None, sizes((16,)), None, None
-    old.ok("urEnqueueKernelLaunch", *given, 0, None, ctypes.byref(event))
-    assert numbers.read(queue) == list(range(30, 46))
-    old.ok("urKernelSetArgMemObj", kernels["sums"], 0, None, numbers.handle)
-    old.ok("urKernelSetArgLocal", kernels["sums"], 1, 64, None)
-    given = queue, kernels["sums"], 1, None, sizes((16,)), sizes((16,)), None, 1, array(event), None
-    old.ok("urEnqueueKernelLaunch", *given)
-    assert numbers.read(queue) == [136] * 16
-    ur.ok("urEventRelease", event)
-    memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 64)
-    old.ok("urKernelSetArgPointer", kernels["store"], 0, None, memory)
-    given = queue, kernels["store"], 1, None, sizes((4,)), None, None
-    old.ok("urEnqueueKernelLaunch", *given, 0, None, None)
-    found = (ctypes.c_int32 * 4)()
-    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
-    assert list(found) == [30, 31, 32, 33]
-    ur.ok("urUSMFree", context, memory)
 
 
 OLD_LAYOUT = """

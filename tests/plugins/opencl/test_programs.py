@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from helpers.launching import (
-    BROKEN,
     SOURCE,
     UNRESOLVED,
     Numbers,
     built,
-    find_foreign,
     is_intel,
     last_error,
     launch,
@@ -116,24 +114,6 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_SIZE"
 
 
-def test_a_failed_build_says_what_the_compiler_said(
-    ur: Calls, context: int, device: PluginDevice
-) -> None:
-    program = program_of(ur, context, BROKEN)
-    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_NONE"]
-    assert ur("urProgramBuild", context, program, None) == "PROGRAM_BUILD_FAILURE"
-    text, code = last_error(ur)
-    assert "nonsense" in text and code == OPENCL.codes["CL_BUILD_PROGRAM_FAILURE"]
-    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_ERROR"]
-    log = build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_LOG")
-    assert b"nonsense" in log and log.endswith(b"\0") and log.count(b"\0") == 1
-    made = ctypes.c_void_p()
-    found = ur("urKernelCreate", program, b"broken", ctypes.byref(made))
-    assert found == "INVALID_PROGRAM_EXECUTABLE"
-    assert ur("urProgramCompile", context, program, None) == "PROGRAM_BUILD_FAILURE"
-    ur.ok("urProgramRelease", program)
-
-
 def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDevice) -> None:
     given = ur, context, UNRESOLVED
     compiled, fresh, made = program_of(*given), program_of(ur, context), ctypes.c_void_p(1)
@@ -159,12 +139,6 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
         ur.ok("urProgramRelease", program)
 
 
-def test_a_program_is_compiled_for_a_device_at_least(ur: Calls, context: int) -> None:
-    program = program_of(ur, context)
-    assert ur("urProgramCompileExp", program, 0, array(0), 0, None) == "INVALID_VALUE"
-    ur.ok("urProgramRelease", program)
-
-
 def test_a_program_is_built_in_its_own_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
@@ -173,15 +147,6 @@ def test_a_program_is_built_in_its_own_context(
     assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
     ur.ok("urProgramRelease", program)
     ur.ok("urContextRelease", other)
-
-
-def test_a_program_is_not_built_for_a_device_of_another_driver(
-    ur: Calls, context: int, device: PluginDevice
-) -> None:
-    foreign = find_foreign(device)
-    program = program_of(ur, context)
-    assert ur("urProgramBuildExp", program, 1, array(foreign.handle), 0, None) == "INVALID_DEVICE"
-    ur.ok("urProgramRelease", program)
 
 
 # what it is asked
@@ -205,12 +170,6 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: PluginDev
     for given in (b"no binary of any driver's", b"", None):
         assert from_binaries(ur, context, device, given)[0] == "INVALID_BINARY"
     assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
-
-
-def test_a_binary_for_a_device_of_another_driver_is_refused(
-    ur: Calls, context: int, device: PluginDevice
-) -> None:
-    assert from_binaries(ur, context, find_foreign(device), b"x")[0] == "INVALID_DEVICE"
 
 
 def test_what_is_only_a_part_of_a_binary_is_refused(
@@ -287,9 +246,6 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
     code = ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))
     assert code == "UNSUPPORTED_FEATURE"
     ur.ok("urProgramRelease", program)
-
-
-# what it defines
 
 
 # native handles

@@ -84,26 +84,6 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     ur.ok("urEventRelease", gate)
 
 
-def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:
-    """Each after the one before: by the queue's order, or by events."""
-    ran: list[int] = []
-    tasks = [
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _, number=number: ran.append(number))
-        for number in range(5)
-    ]
-    last = None
-    for task in tasks:
-        event = ctypes.c_void_p()
-        waits = (1, array(last)) if last else (0, None)
-        ur.ok("urEnqueueHostTaskExp", any_queue, task, None, None, *waits, ctypes.byref(event))
-        if last:
-            ur.ok("urEventRelease", last)
-        last = event
-    ur.ok("urQueueFinish", any_queue)
-    assert ran == [0, 1, 2, 3, 4]
-    ur.ok("urEventRelease", last)
-
-
 def test_a_host_task_does_not_run_after_a_failure(
     ur: Calls, any_queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

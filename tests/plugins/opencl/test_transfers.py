@@ -6,12 +6,11 @@ import ctypes
 from collections.abc import Iterator
 
 import pytest
-from helpers.memory_calls import content, finish, held_back, new_buffer, new_queue, opencl, struct
+from helpers.memory_calls import content, finish, new_buffer, new_queue, opencl, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
 pytestmark = pytest.mark.usefixtures("begins_in")
@@ -52,34 +51,6 @@ def test_nothing_to_transfer_has_its_place_in_the_order(
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x", 0, None, None)
 
 
-def test_a_buffer_of_another_context(
-    ur: Calls, device: PluginDevice, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    other = ur.make("urContextCreate", 1, array(device.handle), None)
-    foreign = new_buffer(ur, other.value or 0, SIZE)
-    host = ctypes.create_string_buffer(4)
-    given = "urEnqueueMemBufferRead", queue, foreign, True, 0, 4, host, 0, None, None
-    assert ur(*given) == "INVALID_CONTEXT"
-    given = "urEnqueueMemBufferCopy", queue, buffer, foreign, 0, 0, 4, 0, None, None
-    assert ur(*given) == "INVALID_CONTEXT"
-    ur.ok("urMemRelease", foreign)
-    ur.ok("urContextRelease", other)
-
-
-def test_copies(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
-    other, event = new_buffer(ur, context, SIZE, b"\0" * SIZE), ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferCopy", queue, buffer, other, 10, 1000, 100, 0, None, ctypes.byref(event)
-    )
-    finish(ur, event, "MEM_BUFFER_COPY")
-    assert content(ur, queue, other, 102, 999) == b"\0" + DATA[10:110] + b"\0"
-    ur.ok("urMemRelease", other)
-    ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 2048, 2048, 0, None, None)
-    given = "urEnqueueMemBufferCopy", queue, buffer, buffer, 0, 100, 200, 0, None, None
-    assert ur(*given) == "OVERLAPPING_REGIONS"
-    ur.ok("urQueueFinish", queue)
-
-
 # fills
 
 
@@ -99,76 +70,6 @@ def test_fills_with_patterns_of_any_power_of_two(
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, 3 * SIZE) == pattern * (3 * SIZE // count)
     ur.ok("urMemRelease", buffer)
-
-
-def test_a_long_pattern_in_a_large_buffer(ur: Calls, context: int, queue: int) -> None:
-    size, pattern = 1 << 20, bytes(range(256)) * 2
-    buffer = new_buffer(ur, context, size)
-    given = queue, buffer, pattern, len(pattern), 512, size - 512
-    ur.ok("urEnqueueMemBufferFill", *given, 0, None, None)
-    ur.ok("urQueueFinish", queue)
-    assert content(ur, queue, buffer, size - 512, 512) == pattern * ((size - 512) // 512)
-    ur.ok("urMemRelease", buffer)
-
-
-def test_the_pattern_is_taken_at_once(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    for count in (4, 256):
-        gate, go = held_back(ur, context)
-        pattern, done = ctypes.create_string_buffer(b"p" * count, count), ctypes.c_void_p()
-        given = queue, buffer, pattern, count, 0, SIZE, 1, array(gate), ctypes.byref(done)
-        ur.ok("urEnqueueMemBufferFill", *given)
-        pattern[0:count] = b"q" * count
-        assert go() == 0
-        finish(ur, done, "MEM_BUFFER_FILL")
-        ur.ok("urEventRelease", gate)
-        assert content(ur, queue, buffer, SIZE) == b"p" * SIZE
-
-
-# maps
-
-
-def test_a_map_waits_for_its_events(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    gate, go = held_back(ur, context)
-    mapped, event = ctypes.c_void_p(), ctypes.c_void_p()
-    flags = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
-    arguments = (
-        queue,
-        buffer,
-        False,
-        flags,
-        0,
-        SIZE,
-        1,
-        array(gate),
-        ctypes.byref(event),
-        ctypes.byref(mapped),
-    )
-    ur.ok("urEnqueueMemBufferMap", *arguments)
-    given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
-    assert ur.number(*given) != UR["UR_EVENT_STATUS_COMPLETE"]
-    assert go() == 0
-    finish(ur, event, "MEM_BUFFER_MAP")
-    ur.ok("urEnqueueMemUnmap", queue, buffer, mapped, 0, None, None)
-    ur.ok("urQueueFinish", queue)
-    ur.ok("urEventRelease", gate)
-
-
-def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
-    mapped = ctypes.byref(ctypes.c_void_p())
-    given = "urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None
-    assert ur(*given) == "INVALID_VALUE"
-    given = "urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE"
-    other = ur.make("urContextCreate", 1, array(ur.number(*given)), None)
-    gate, go = held_back(ur, other.value or 0)
-    given = "urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped
-    assert ur(*given) == "INVALID_CONTEXT"
-    assert go() == 0
-    ur.ok("urEventRelease", gate)
-    ur.ok("urContextRelease", other)
 
 
 # device global variables

@@ -207,20 +207,6 @@ def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugi
 # profiling, queries, misuse
 
 
-def test_an_argument_of_a_wrong_size_is_refused_when_it_is_appended(bench: Bench) -> None:
-    ur, buffer = bench.ur, bench.buffer()
-    wrong = value(1)
-    wrong.size, wrong.keep = 8, ctypes.c_int64(1)
-    wrong.value.value = ctypes.addressof(wrong.keep)
-    for _ in range(2):
-        given = [pointer(bench.address), wrong]
-        assert bench.try_launch(buffer, given) == "INVALID_KERNEL_ARGUMENT_SIZE"
-        bench.launch(buffer, "bump", pointer(bench.address), value(1))
-    bench.finalize(buffer)
-    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 1)
-    ur.ok("urCommandBufferReleaseExp", buffer)
-
-
 @pytest.mark.parametrize("pattern", [b"four", b"123", b"x" * 60])
 def test_a_fill_of_the_program_s_own_memory(bench: Bench, pattern: bytes) -> None:
     """Some drivers have no fill for memory that is not theirs; PoCL 7.1 crashes."""

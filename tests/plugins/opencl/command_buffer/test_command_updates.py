@@ -7,25 +7,12 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.command_bench import COUNT, Bench, bumped, memory, pointer, sizes, update, value
+from helpers.command_bench import COUNT, Bench, bumped, pointer, sizes, update, value
 
 from fairlead.icd._native import lib
 from fairlead.icd.command_buffer import execution_plans
-from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
-
-
-def test_a_launch_can_become_one_of_nothing_and_back(bench: Bench) -> None:
-    ur, buffer = bench.ur, bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
-    bench.finalize(buffer)
-    start = list(range(COUNT))
-    for size, expected in ((0, start), (COUNT, bumped(start, 1)), (0, start)):
-        assert bench.update(buffer, update(command, pNewGlobalWorkSize=sizes(size))) == "SUCCESS"
-        bench.reset()
-        assert bench.run(buffer) == expected
-    ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
@@ -93,23 +80,6 @@ def test_other_kernels_come_before_other_arguments(
             expected = [cell + 160 for cell in bumped(expected[:4], 7) + expected[4:]]
         assert bench.run(buffer, 2, queue) == expected
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_a_memory_argument_becomes_null_and_memory_again(bench: Bench) -> None:
-    ur, cells = bench.ur, (ctypes.c_int * COUNT)(*range(COUNT))
-    create = ("urMemBufferCreate", bench.context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None)
-    held = ur.make(*create).value or 0
-    buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "bump", memory(held), value(1), handle=True)
-    bench.finalize(buffer)
-    assert bench.update(buffer, update(command, memory={0: None})) == "SUCCESS"
-    assert bench.update(buffer, update(command, memory={0: held})) == "SUCCESS"
-    ur.ok("urEnqueueMemBufferWrite", bench.queue, held, True, 0, 4 * COUNT, cells, 0, None, None)
-    bench.run(buffer)
-    ur.ok("urEnqueueMemBufferRead", bench.queue, held, True, 0, 4 * COUNT, cells, 0, None, None)
-    assert list(cells) == bumped(list(range(COUNT)), 1)
-    ur.ok("urCommandBufferReleaseExp", buffer)
-    ur.ok("urMemRelease", held)
 
 
 def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:

@@ -160,22 +160,6 @@ def test_wishes_that_there_are_not(way: Way) -> None:
     way.free(way.alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(host))))
 
 
-def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
-    for queue in way.queues():
-        address, event = way.alloc("device", 1 << 20), ctypes.c_void_p()
-        host = ctypes.create_string_buffer(b"w" * (1 << 20), 1 << 20)
-        for _ in range(20):
-            ur.ok("urEnqueueUSMMemcpy", queue, False, address, host, 1 << 20, 0, None, None)
-        ur.ok(
-            "urEnqueueUSMMemcpy", queue, False, host, address, 1 << 20, 0, None, ctypes.byref(event)
-        )
-        way.free(address)
-        given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
-        assert ur.number(*given) == UR["UR_EVENT_STATUS_COMPLETE"]
-        ur.ok("urEventRelease", event)
-        ur.ok("urQueueRelease", queue)
-
-
 def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) -> None:
     other = ur.make("urContextCreate", 1, array(way.device.handle), None)
     made = ur.make("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)

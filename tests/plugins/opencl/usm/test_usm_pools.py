@@ -46,23 +46,6 @@ def sizes(way: Way, pool: Any) -> tuple[int, int, int, int]:
     return reserved, reserved_high, used, used_high
 
 
-def test_a_pool_counts_what_it_gives(way: Way, ur: Calls) -> None:
-    pool = new_pool(way)
-    assert ur.number("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_CONTEXT") == way.context
-    found = {kind: way.alloc(kind, 1024, pool=pool) for kind in way.kinds}
-    total = 1024 * len(found)
-    assert sizes(way, pool) == (total, total, total, total)
-    for kind, address in found.items():
-        assert way.info(address, "POOL") == pool.value
-        assert way.info(address, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
-        way.copy(address, b"in a pool", 9)
-        assert way.content(address, 9) == b"in a pool"
-    way.free(*found.values())
-    assert sizes(way, pool) == (0, total, 0, total)  # it has no threshold, and keeps nothing
-    ur.ok("urUSMPoolRelease", pool)
-    assert ur("urUSMPoolRelease", pool) == "INVALID_VALUE"
-
-
 def test_a_pool_keeps_what_its_limits_allow(way: Way, ur: Calls) -> None:
     pool = new_pool(way, limit=4096)
     small, large = way.alloc("device", 4096, pool=pool), way.alloc("device", 4097, pool=pool)
@@ -232,28 +215,6 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
             ur.ok("urEventRelease", event)
         ur.ok("urQueueRelease", queue)
     ur.ok("urUSMPoolRelease", pool)
-
-
-def test_many_frees_without_an_event(way: Way, ur: Calls) -> None:
-    made = ctypes.c_void_p()
-    for _ in range(100):
-        given = way.queue, None, 4096, None
-        ur.ok("urEnqueueUSMDeviceAllocExp", *given, 0, None, ctypes.byref(made), None)
-        ur.ok("urEnqueueUSMFill", way.queue, made, 1, b"x", 4096, 0, None, None)
-        ur.ok("urEnqueueUSMFreeExp", way.queue, None, made, 0, None, None)
-    ur.ok("urQueueFinish", way.queue)
-
-
-def test_the_pool_that_is_set_for_a_device_serves_its_queues(way: Way, ur: Calls) -> None:
-    where, made = (way.context, way.device.handle), ctypes.c_void_p()
-    pool = ur.make("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
-    ur.ok("urUSMPoolSetDevicePoolExp", *where, pool)
-    ur.ok(
-        "urEnqueueUSMDeviceAllocExp", way.queue, None, 64, None, 0, None, ctypes.byref(made), None
-    )
-    assert way.info(made, "POOL") == pool.value
-    way.free(made.value or 0)
-    ur.ok("urUSMPoolDestroyExp", *where, pool)
 
 
 def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None:

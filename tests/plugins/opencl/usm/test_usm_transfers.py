@@ -89,32 +89,6 @@ def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> Non
         ur.ok("urQueueRelease", queue)
 
 
-@pytest.mark.parametrize("count", [4, 3, 1000])
-def test_the_pattern_is_taken_at_once(way: Way, ur: Calls, count: int) -> None:
-    for queue in way.queues():
-        gate, go = held_back(ur, way.context)
-        address, event = way.alloc("device", count * 30), ctypes.c_void_p()
-        pattern = ctypes.create_string_buffer(b"p" * count, count)
-        arguments = (
-            queue,
-            address,
-            count,
-            pattern,
-            count * 30,
-            1,
-            array(gate),
-            ctypes.byref(event),
-        )
-        ur.ok("urEnqueueUSMFill", *arguments)
-        pattern[0:count] = b"q" * count
-        assert go() == 0
-        finish(ur, event, "USM_FILL")
-        assert way.content(address, count * 30) == b"p" * count * 30
-        way.free(address)
-        ur.ok("urEventRelease", gate)
-        ur.ok("urQueueRelease", queue)
-
-
 @table("count", [1, 3, 4, 200])
 def test_fills_of_the_program_s_own_memory(way: Way, ur: Calls, count: int) -> None:
     host, pattern = ctypes.create_string_buffer(count * 10), bytes(range(count))
