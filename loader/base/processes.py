@@ -52,11 +52,13 @@ def _list_quotas(cgroup: str, root: str) -> Iterator[int]:
             group = next(line[4:].strip() for line in file if line.startswith("0::/"))
         names = group.split("/")
         for count in range(len(names), -1, -1):
-            # "max 100000" says that there is no limit
             with suppress(OSError, ValueError, ZeroDivisionError):
                 with open(os.path.join(root, *names[:count], "cpu.max"), encoding="utf-8") as file:
-                    quota, period = map(int, file.read().split())
-                yield -(-quota // period)
+                    quota, period = file.read().split()
+                # int("max") is not tried: up to Python 3.11 its ValueError takes the place of a
+                # KeyboardInterrupt that is raised while Python formats the error's text.
+                if quota != "max":  # which says that there is no limit
+                    yield -(-int(quota) // int(period))
 
 
 def count_threads() -> int | None:

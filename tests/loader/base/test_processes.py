@@ -93,6 +93,40 @@ def test_limits_of_control_groups_count(
     assert count_cores() == cores
 
 
+#: Interrupts the count at a random moment, again and again.
+INTERRUPTED_COUNT = """
+import random, signal, sys
+from fairlead.loader.base import processes
+
+processes._CGROUP, processes._CGROUPS = f"{sys.argv[1]}/cgroup", sys.argv[1]
+raised = caught = 0
+
+def interrupt(number, frame):
+    global raised
+    raised += 1
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+for _ in range(5000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 5e-5))
+        processes.count_cores()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        caught += 1
+print(raised > 0, raised == caught)
+"""
+
+
+def test_an_interrupt_of_the_count_comes_to_the_program(
+    tmp_path: Path, run_python: RunPython
+) -> None:
+    """Not so where int("max") is tried, with up to Python 3.11."""
+    (tmp_path / "cpu.max").write_text("max 100000\n", encoding="utf-8")
+    (tmp_path / "cgroup").write_text("0::/\n", encoding="utf-8")
+    assert run_python(INTERRUPTED_COUNT, str(tmp_path)).out == "True True\n"
+
+
 def test_cores_are_counted_without_control_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
