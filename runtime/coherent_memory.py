@@ -414,7 +414,7 @@ class CoherentMemory(Memory):
         that this thread has yet to do. Another thread closes a buffer that is dropped inside a
         submission, or collected: the garbage collector runs while its thread holds any lock.
         """
-        if sys.is_finalizing() or getattr(self, "_closed", True):
+        if sys is None or sys.is_finalizing() or getattr(self, "_closed", True):
             return
         if lock._is_owned() or is_collecting():
             _closing.add(self._close_quietly)

@@ -9,6 +9,7 @@ they run, and why.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Final
@@ -536,7 +537,8 @@ class CommandBuffer:
         self._hold(0)
 
     def __del__(self) -> None:
-        if lib is not None and hasattr(self, "_queue"):  # Python is not taking modules down
+        # While Python takes modules down, those that engines need may be gone, even sys.
+        if hasattr(self, "_queue") and sys is not None and not sys.is_finalizing():
             self.close()
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pyopencl as cl
 import pytest
+from helpers.drivers import Driver
+from helpers.support import RunPython
 
 import fairlead
 from fairlead.icd.command_buffer import driver_command_buffer
@@ -141,3 +143,50 @@ def test_a_kernel_that_cannot_be_copied(
     del buffer
     gc.collect()
     assert dropped == []
+
+
+#: Python takes down modules in the reverse order of `sys.modules`, those that something still
+#: holds. A module in the middle holds a graph and memory of the runtime, so half of the modules
+#: that these need are gone at their end.
+HELD_BY_A_MODULE = """
+import ctypes, sys, types
+import numpy as np, pyopencl as cl
+import fairlead
+from fairlead.icd.drivers import platforms
+from fairlead.runtime import Buffer, Queue
+
+(platform,) = (found for found in platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+queue = cl.CommandQueue(context)
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 256)
+source = "kernel void add(global int *a, int by) { a[get_global_id(0)] += by; }"
+kernel = cl.Program(context, source).build().add
+with fairlead.capture(queue) as graph:
+    kernel(queue, (64,), None, buffer, np.int32(1))
+loop = graph.finalize()
+loop.replay(queue).wait()
+memory, runtime_queue = Buffer(np.zeros(64, np.int32)), Queue()
+runtime_queue.submit(lambda handler: handler.fill(handler.access(memory, "write"), 1)).wait()
+import fairlead.icd.command_buffer.engines.direct
+holder = types.ModuleType("holder")
+holder.held = [loop, graph, memory, runtime_queue]
+del loop, graph, memory, runtime_queue, kernel, buffer, queue, context
+ours = [name for name in sys.modules if name.startswith("fairlead")]
+for name in ours:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules[name]))
+names = list(sys.modules)
+later = names[names.index(sys.argv[2]) :]
+moved = {name: sys.modules.pop(name) for name in later}
+sys.modules["holder"] = holder
+sys.modules.update(moved)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
+del holder, moved, platform
+"""
+
+
+@pytest.mark.parametrize("later", ["sys", "fairlead.icd.command_buffer.engines.direct"])
+def test_what_a_module_holds_ends_silently_with_python(
+    run_python: RunPython, each_driver: Driver, later: str
+) -> None:
+    done = run_python(HELD_BY_A_MODULE, each_driver.library, later, fresh=True)
+    assert "ignored" not in done.err, done.err
