@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...loader.base.frozen_value import Value
 from ..abi import OPENCL
@@ -12,6 +12,9 @@ from .commands import CommandList
 from .engine import QueueKind
 from .order import Order, Schedule, schedule_by_events, schedule_by_level, spread_over_queues
 from .order import schedule_in_order as in_order_only
+
+if TYPE_CHECKING:
+    from ..driver_profiles import DriverProfile
 
 #: So many unordered commands run sooner by events on the caller's queue than on queues of our own.
 #: Switching to another queue and back takes Intel's driver as long as enqueueing them: a single
@@ -28,17 +31,16 @@ _MOST_QUEUES: Final = 4
 class Layout(Value):
     """A schedule, the queues of our own that it needs (handles), and why it was chosen.
 
-    `in_order` says that the caller's queue is. `by_transfer` says that a marker holds no place in
-    an out-of-order queue. `helps` says that a program which waits for a replay waits for these
-    queues first.
+    `in_order` says that the caller's queue is. `helps` says that a program which waits for a replay
+    waits for these queues first. `profile` is the driver's.
     """
 
     schedule: Schedule
     own_queues: Sequence[int]
     why: str
     in_order: bool
-    helps: bool = False
-    by_transfer: bool = False
+    helps: bool
+    profile: DriverProfile
 
     def explain(self) -> str:
         """Return the layout in a few words."""
@@ -60,7 +62,7 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
         variant: one of `list_other_schedules`, or "".
     """
     queues, others = _group_by_device(commands, target.device)
-    helps = False
+    helps, profile = False, find_device_profile(target.device)
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
         schedule = _schedule_by_events(commands, queues, ordered)
@@ -71,16 +73,14 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
             kind, why = variant, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target)
         others = [target.device] * schedule.own_queues
-        runs = find_device_profile(target.device).waits_run_commands
-        helps = runs and not target.in_order and len(others) > 1
+        helps = profile.waits_run_commands and not target.in_order and len(others) > 1
     properties = (
         OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
     )  # somebody sees events of its commands
     if schedule.kind == "levels":
         properties |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
     own = [make_queue(commands.context, other, properties) for other in others]
-    by_transfer = find_device_profile(target.device).markers_have_no_place
-    return Layout(schedule, own, why, target.in_order, helps, by_transfer)
+    return Layout(schedule, own, why, target.in_order, helps, profile)
 
 
 def list_other_schedules(commands: CommandList, target: QueueKind) -> list[str]:

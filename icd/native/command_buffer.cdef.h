@@ -39,6 +39,7 @@ typedef struct fl_sequence {
      * waited for; `fenced`: a replay begins and ends with a barrier. `by_transfer`: fl_put_place.
      */
     uint32_t beside, fenced, by_transfer;
+    uint32_t in_parents; /* the driver crashes on copies of rectangles of parts of buffers */
     uint32_t helps; /* who waits for a replay waits for the final waits first (helping.c) */
 } fl_sequence;
 

@@ -19,8 +19,29 @@ typedef struct functions {
     fn_clEnqueueSVMMemFill *clEnqueueSVMMemFill;
 } functions;
 
-static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q,
-                    cl_uint waits, const cl_event *list, cl_event *event) {
+/* Make a copy of a rectangle one between what its buffers are parts of, at shifted origins. */
+static cl_int move_to_parents(fl_command *copy) {
+    void **sides[] = {&copy->source, &copy->target};
+    cl_int code = CL_SUCCESS;
+    for (int i = 0; i < 2 && code == CL_SUCCESS; i++) {
+        uint64_t told[4];
+        code = fl_find_root(*sides[i], told);
+        *sides[i] = (void *)(uintptr_t)told[0];
+        copy->n[3 * i] += told[1];
+    }
+    return code;
+}
+
+static cl_int issue(const fl_sequence *p, const fl_command *c, const functions *f, void **t,
+                    cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+    fl_command moved;
+    if (c->op == FL_COPY_RECT && p->in_parents) {
+        moved = *c;
+        c = &moved;
+        cl_int code = move_to_parents(&moved);
+        if (code != CL_SUCCESS)
+            return code;
+    }
     const size_t *n = c->n;
     switch (c->op) {
 #include "replay_operations.h"
@@ -257,7 +278,7 @@ static cl_int pass(const fl_sequence *p, const functions *f, void *const *queues
             l->kernel ? launch(p, l, command, f, table, queue, waits, list, out)
             : only_orders
                 ? order(p, s, command ? command->op : FL_BARRIER, queue, waits, list, out)
-                : issue(command, f, table, queue, waits, list, out);
+                : issue(p, command, f, table, queue, waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;

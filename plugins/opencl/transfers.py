@@ -52,11 +52,7 @@ def name_memory(transfer: TransferCommand) -> dict[str, Any]:
     """Put OpenCL's handles of buffers into the operands of a transfer, and return these."""
     operation, operands, _ = transfer
     for side in list_sides(OPERATIONS[operation], BUFFER):
-        buffer = operands[side]
-        operands[side] = buffer.cl
-        if operation == "copy_rect":
-            origin = f"{side}_origin"
-            operands[side], operands[origin] = find_in_parent(buffer, operands[origin])
+        operands[side] = operands[side].cl
     return operands
 
 

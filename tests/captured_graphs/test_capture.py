@@ -95,6 +95,34 @@ def test_rects(queue: cl.CommandQueue) -> None:
     assert (host == expected).all()
 
 
+@pytest.mark.parametrize("engine", ["auto", "replay"])
+def test_rects_of_parts(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """PoCL 3.0 crashes on them. A graph from another driver may have them."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
+    numbers = np.arange(2048, dtype=np.float32)
+    whole, other = buffer(queue, numbers), buffer(queue, np.zeros(2048, np.float32))
+    part, there = whole.get_sub_region(4096, 4096), other.get_sub_region(4096, 4096)
+    with capture(queue) as graph:
+        for target in (there, other):
+            cl.enqueue_copy(
+                queue,
+                target,
+                part,
+                src_origin=(4, 1),
+                dst_origin=(8, 2),
+                region=(16, 3),
+                src_pitches=(32,),
+                dst_pitches=(64,),
+            )
+    graph.finalize().replay(queue, times=2).wait()
+    wanted = np.zeros(2048, np.float32)
+    for start in (1024, 0):
+        wanted[start:].reshape(-1, 16)[2:5, 2:6] = numbers[1024:].reshape(-1, 8)[1:4, 1:5]
+    assert (content(queue, other) == wanted).all()
+
+
 def test_old_markers_and_barriers(out_of_order: cl.CommandQueue, program: cl.Program) -> None:
     queue = out_of_order
     a = buffer(queue, ramp())

@@ -177,6 +177,15 @@ static cl_mem sub_buffer(cl_mem parent, cl_mem_flags flags, cl_buffer_create_typ
     return &made->head;
 }
 
+static cl_int memory_info(cl_mem mem, cl_mem_info name, size_t room, void *into, size_t *size) {
+    thing *parent = THING(mem)->parent;
+    size_t number = name == CL_MEM_SIZE ? THING(mem)->size : 0;
+    if (name == CL_MEM_OFFSET && parent)
+        number = (char *)THING(mem)->memory - (char *)parent->memory;
+    return name == CL_MEM_ASSOCIATED_MEMOBJECT ? give(&parent, sizeof parent, room, into, size)
+                                               : give(&number, sizeof number, room, into, size);
+}
+
 static cl_int read_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, size_t offset,
                           size_t size, void *into, cl_uint count, const cl_event *waits,
                           cl_event *event) {
@@ -384,6 +393,7 @@ const entry command_entries[] = {
     SLOT(clEnqueueMigrateMemObjects, migrate),
     SLOT(clCreateBuffer, buffer),
     SLOT(clCreateSubBuffer, sub_buffer),
+    SLOT(clGetMemObjectInfo, memory_info),
     SLOT(clRetainMemObject, retain),
     SLOT(clReleaseMemObject, release),
     SLOT(clEnqueueReadBuffer, read_buffer),

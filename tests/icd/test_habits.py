@@ -431,20 +431,29 @@ enqueue_place(make_queue(made, one.handle, 1), ())
 
 @pytest.mark.parametrize(("version", "crashes"), [("3.0-rc2", True), ("5.0", True), ("7.1", False)])
 def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -> None:
-    """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin."""
+    """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin: by a
+    command-buffer, too."""
     code = """
 target, region = new_buffer(), UR.get_struct("ur_buffer_region_t")(0x12, None, 1024, 512)
 part = ur.make("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
                UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
 at, size = UR.get_struct("ur_rect_offset_t")(8, 0, 0), UR.get_struct("ur_rect_region_t")(16, 2, 1)
-ur.ok("urEnqueueMemBufferCopyRect", queue, part, target, at, at, size, 64, 0, 64, 0, 0, None, None)
+rest = part, target, at, at, size, 64, 0, 64, 0, 0, None
+buffer, none = ctypes.c_void_p(), (0, None, 0, None, None, None, None)
+kind = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+desc = UR.get_struct("ur_exp_command_buffer_desc_t")(kind)
+ur.ok("urEnqueueMemBufferCopyRect", queue, *rest, None)
+ur.ok("urCommandBufferCreateExp", context, device, ctypes.byref(desc), ctypes.byref(buffer))
+ur.ok("urCommandBufferAppendMemBufferCopyRectExp", buffer, *rest[:-2], *none)
+ur.ok("urCommandBufferFinalizeExp", buffer)
+ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
 """
     knobs = {"name": '"Portable Computing Language"', "version": f'"OpenCL 3.0 PoCL {version}"'}
     parent, part = (
         f"clEnqueueCopyBufferRect {what}" for what in ("buffer at 1032", "sub-buffer at 8")
     )
-    assert habit.run(code, knobs) == [parent if crashes else part]
-    assert habit.run(code, knobs, "-rect-copies-of-sub-buffers") == [part]
+    assert habit.run(code, knobs) == [parent if crashes else part] * 2
+    assert habit.run(code, knobs, "-rect-copies-of-sub-buffers") == [part] * 2
 
 
 def test_local_size_suggestion_crashes(habit: Habit) -> None:
