@@ -36,12 +36,3 @@ def test_nothing_is_enqueued_for_barriers_and_the_order_holds(
         queue.graph(executable)
     queue.wait()
     assert (a.array == 50).all() and len(executable.partitions.partitions) == 1
-
-
-def test_a_graph_of_barriers_alone(queue: Queue, graph: CommandGraph) -> None:
-    with graph.recording(queue):
-        queue.barrier()
-        queue.barrier()
-    event = queue.graph(graph.finalize())
-    event.wait()
-    assert event.status == "complete"

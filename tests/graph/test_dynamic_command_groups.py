@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy
 import pytest
 from helpers.graphs import edges, refused
-from helpers.sycl import N, zeros
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Buffer, Handler, Program, Queue
@@ -26,36 +26,6 @@ def additions(program: Program, memory: USM, *numbers: int) -> list[Callable[[Ha
         lambda h, n=number: h.parallel_for(N, program.add, memory, numpy.int32(n))
         for number in numbers
     ]
-
-
-def test_the_first_is_active_and_another_reaches_executables_by_update(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    groups = DynamicCommandGroup(
-        graph,
-        [
-            lambda h: h.parallel_for(N, program.store, memory, numpy.int32(1)),
-            lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)),
-            lambda h: h.parallel_for(8, program.add, memory, numpy.int32(100)),
-        ],
-    )
-    assert len(groups) == 3 and groups.active_index == 0 and groups.graph is graph
-    node = graph.add(groups)
-    executable = graph.finalize(updatable=True)
-    queue.graph(executable).wait()
-    groups.active_index = 1
-    assert groups.active_index == 1
-    queue.graph(executable).wait()
-    assert (memory.array == 1).all()  # not yet
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array == 11).all()
-    groups.active_index = 2
-    queue.graph(graph.finalize()).wait()  # the modifiable graph has it at once
-    assert (memory.array[:8] == 111).all() and (memory.array[8:] == 11).all()
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array[:8] == 211).all() and (memory.array[8:] == 11).all()
 
 
 def test_functions_are_called_once_in_order(
@@ -95,85 +65,6 @@ def test_host_tasks(queue: Queue, graph: CommandGraph) -> None:
     executable.update(node)
     queue.graph(executable).wait()
     assert log == ["a", "b"] and node.type == "host_task"
-
-
-def test_several_nodes_share_the_active_one(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    groups = DynamicCommandGroup(graph, additions(program, memory, 1, 100))
-    first = graph.add(groups)
-    second = graph.add(groups, depends_on=first)
-    executable = graph.finalize(updatable=True)
-    groups.active_index = 1
-    executable.update(first)
-    queue.graph(executable).wait()
-    assert (memory.array == 101).all()
-    executable.update([first, second])
-    queue.graph(executable).wait()
-    assert (memory.array == 301).all()
-
-
-def test_a_range_is_remembered_with_its_command_group(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    groups = DynamicCommandGroup(graph, additions(program, memory, 1, 10))
-    node = graph.add(groups)
-    executable = graph.finalize(updatable=True)
-    node.update_range(16)
-    for index in (1, 0):
-        groups.active_index = index
-        executable.update(node)
-        queue.graph(executable).wait()
-    assert (memory.array[:16] == 11).all() and (memory.array[16:] == 10).all()
-
-
-def test_dynamic_parameters_of_inactive_ones_are_updated_too(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    groups = DynamicCommandGroup(
-        graph,
-        [
-            lambda h: h.parallel_for(N, program.add, memory, value),
-            lambda h: h.parallel_for(N, program.store, memory, value),
-        ],
-    )
-    node = graph.add(groups)
-    executable = graph.finalize(updatable=True)
-    queue.graph(executable).wait()
-    value.update(numpy.int32(5))
-    groups.active_index = 1
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array == 5).all()
-    groups.active_index = 0
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array == 10).all()
-
-
-def test_edges_come_from_accessors_and_do_not_change(
-    queue: Queue, graph: CommandGraph, program: Program
-) -> None:
-    buffer = Buffer(numpy.zeros(N, numpy.int32), write_back=False)
-    groups = DynamicCommandGroup(
-        graph,
-        [
-            lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(1)),
-            lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(5)),
-        ],
-    )
-    graph.add(
-        lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(3))
-    )
-    node = graph.add(groups)
-    graph.add(lambda h: h.parallel_for(N, program.add, h.access(buffer), numpy.int32(100)))
-    executable = graph.finalize(updatable=True)
-    groups.active_index = 1
-    assert edges(graph) == {(0, 1), (1, 2)}
-    executable.update(node)
-    queue.graph(executable)
-    assert (buffer.numpy() == 115).all()
 
 
 def test_events_order_all_of_them(
@@ -322,26 +213,3 @@ def test_while_a_queue_records_none_is_added(queue: Queue, graph: CommandGraph) 
     groups = DynamicCommandGroup(graph, [lambda h: h.host_task(lambda: None)])
     with graph.recording(queue), refused('Explicit API "Add()" function cannot be called'):
         graph.add(groups)
-
-
-@pytest.mark.slow
-def test_a_second_use_of_memory_is_no_difference(
-    queue: Queue, graph: CommandGraph, program: Program
-) -> None:
-    first, second = (
-        zeros(queue),
-        zeros(queue),
-    )  # pointers order nothing, so that each may use its own
-    groups = DynamicCommandGroup(
-        graph,
-        [
-            lambda h: h.parallel_for(N, program.add, first, numpy.int32(1)),
-            lambda h: h.parallel_for(N, program.add, second, numpy.int32(2)),
-        ],
-    )
-    node = graph.add(groups)
-    executable = graph.finalize(updatable=True)
-    groups.active_index = 1
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert not first.array.any() and (second.array == 2).all()

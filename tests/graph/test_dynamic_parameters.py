@@ -31,23 +31,6 @@ def graph(queue: Queue) -> CommandGraph:
     return CommandGraph(queue, assume_buffer_outlives_graph=True)
 
 
-def test_a_value_reaches_executables_by_update_alone(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
-    executable = graph.finalize(updatable=True)
-    queue.graph(executable).wait()
-    value.update(numpy.int32(10))
-    queue.graph(executable).wait()
-    assert (memory.array == 2).all()
-    queue.graph(graph.finalize()).wait()  # the modifiable graph has it at once
-    assert (memory.array == 12).all()
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array == 22).all()
-
-
 def test_pointers_and_numpy_structures_and_raw_bytes(
     queue: Queue, graph: CommandGraph, context
 ) -> None:
@@ -70,26 +53,6 @@ def test_pointers_and_numpy_structures_and_raw_bytes(
     executable.update(node)
     queue.graph(executable).wait()
     assert (first.array == 13).all() and (second.array == 27).all()
-
-
-def test_an_accessor(queue: Queue, graph: CommandGraph, program: Program) -> None:
-    first, second, third = (
-        Buffer(numpy.full(N, number, numpy.int32), write_back=False) for number in (1, 2, 3)
-    )
-    where = DynamicParameter(graph, Accessor(first))
-    node = graph.add(lambda h: h.parallel_for(N, program.add, where, numpy.int32(10)))
-    graph.add(lambda h: h.parallel_for(N, program.add, h.access(first), numpy.int32(100)))
-    before = edges(graph)
-    assert before == {(0, 1)}
-    executable = graph.finalize(updatable=True)
-    where.update(Accessor(second))
-    assert edges(graph) == before
-    executable.update(node)
-    queue.graph(executable).wait()
-    where.update(Accessor(third))
-    executable.update(node)
-    queue.graph(executable)
-    assert [set(one.numpy()) for one in (first, second, third)] == [{201}, {12}, {13}]
 
 
 def test_what_a_buffer_is_written_by_before_is_waited_for(

@@ -178,18 +178,6 @@ def test_what_make_edge_refuses_leaves_the_graph_as_it_was(queue: Queue, check: 
     assert edges(graph) == {(0, 1)} and not foreign.predecessors and not foreign.successors
 
 
-def test_an_edge_after_finalize_reaches_the_next_executable_alone(
-    queue: Queue, graph: CommandGraph
-) -> None:
-    log: list[str] = []
-    b = graph.add(lambda h: h.host_task(lambda: log.append("b")))
-    a = graph.add(lambda h: h.host_task(lambda: log.append("a")))
-    before = graph.finalize()
-    graph.make_edge(a, b)
-    queue.graph(graph.finalize()).wait()
-    assert log == ["a", "b"] and before.snapshot.predecessors == [(), ()]
-
-
 # events
 
 

@@ -8,10 +8,9 @@ import threading
 import numpy
 import pytest
 from helpers.graphs import refused
-from helpers.sycl import N, zeros
+from helpers.sycl import N
 
 from fairlead.graph import CommandGraph
-from fairlead.graph.partition import POLICIES
 from fairlead.runtime import USM, Buffer, Handler, Program, Queue
 
 
@@ -38,45 +37,6 @@ def test_a_host_task_runs_in_each_execution_between_its_neighbours(
         queue.graph(executable)
     queue.wait()
     assert seen == [1, 203, 607] and (memory.array == 1414).all()
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_host_tasks_alone_in_a_row(
-    queue: Queue, graph: CommandGraph, count: int, policy: str
-) -> None:
-    log: list[int] = []
-    for number in range(count):
-        graph.add(
-            lambda h, number=number: h.host_task(lambda: log.append(number)),
-            depends_on_all_leaves=True,
-        )
-    executable = graph.finalize(policy=policy)
-    queue.graph(executable).wait()
-    queue.graph(executable).wait()
-    assert log == [*range(count)] * 2 and len(executable.partitions.partitions) == count
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_host_tasks_of_several_roots_with_several_dependencies(
-    queue: Queue, graph: CommandGraph, program: Program, policy: str
-) -> None:
-    a, b, out = (zeros(queue) for _ in range(3))
-    log: list[tuple[int, int]] = []
-    first = graph.add(lambda h: h.host_task(lambda: a.array.fill(3)))
-    second = graph.add(lambda h: h.parallel_for(N, program.store, b, numpy.int32(4)))
-    both = graph.add(
-        lambda h: h.host_task(lambda: log.append((int(a.array[0]), int(b.array[0])))),
-        depends_on=[first, second],
-    )
-    total = graph.add(
-        lambda h: h.parallel_for(N, program.sum, a, b, out), depends_on=[first, second]
-    )
-    graph.add(
-        lambda h: h.host_task(lambda: log.append((int(out.array[0]), -1))), depends_on=[both, total]
-    )
-    queue.graph(graph.finalize(policy=policy)).wait()
-    assert log == [(3, 4), (7, -1)]
 
 
 def test_branches_run_at_the_same_time(queue: Queue, graph: CommandGraph) -> None:

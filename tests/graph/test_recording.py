@@ -115,16 +115,6 @@ def test_shortcuts_are_recorded(
     ]
 
 
-def test_what_a_queue_does_before_and_after_is_not_recorded(
-    queue: Queue, graph: CommandGraph, memory: USM
-) -> None:
-    queue.memset(memory, 1).wait()
-    graph.begin_recording(queue)
-    graph.end_recording(queue)
-    queue.memset(memory, 2).wait()
-    assert graph.empty() and (memory.array == 0x02020202).all()
-
-
 def test_a_function_s_other_code_runs_once(queue: Queue, graph: CommandGraph, memory: USM) -> None:
     calls: list[int] = []
 

@@ -13,7 +13,7 @@ from helpers.graphs import edges, refused
 from helpers.support import RunPython
 from helpers.sycl import Gate, N, zeros
 
-from fairlead.graph import CommandGraph, DynamicParameter, ExecutableGraph
+from fairlead.graph import CommandGraph, ExecutableGraph
 from fairlead.runtime import USM, Buffer, Context, Device, Errc, Program, Queue
 from fairlead.runtime.commands import UNSUPPORTED
 
@@ -46,25 +46,6 @@ def test_a_sub_graph_is_one_node_and_runs_in_its_place(
     queue.graph(executable)
     queue.graph(executable).wait()
     assert (memory.array == 122).all()
-
-
-def test_the_child_can_be_submitted_too_and_be_in_two_parents(
-    queue: Queue, graph: CommandGraph, inner: ExecutableGraph, program: Program, memory: USM
-) -> None:
-    other = CommandGraph(queue)
-    for parent in (graph, other):
-        parent.add(lambda h: h.graph_execution(inner))
-    other.add(
-        lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on_all_leaves=True
-    )
-    for executable, expected in (
-        (inner, 2),
-        (graph.finalize(), 6),
-        (other.finalize(), 15),
-        (inner, 32),
-    ):
-        queue.graph(executable).wait()
-        assert (memory.array == expected).all()
 
 
 def test_a_child_twice_in_one_parent(
@@ -107,64 +88,6 @@ def test_roots_and_exits_of_a_sub_graph_are_joined_to_its_neighbours(
     assert [*map(list, snapshot.predecessors)] == [[], [0], [0], [1, 2], [3], [3], [4, 5]]
 
 
-def test_host_tasks_inside(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    log: list[int] = []
-    child = CommandGraph(queue)
-    node = child.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    child.add(lambda h: h.host_task(lambda: log.append(int(memory.array[0]))), depends_on=node)
-    executable = child.finalize()
-    for _ in range(2):
-        graph.add(lambda h: h.graph_execution(executable), depends_on_all_leaves=True)
-    queue.graph(graph.finalize()).wait()
-    assert log == [1, 2]
-
-
-def test_an_empty_child_keeps_the_order(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    empty = CommandGraph(queue).finalize()
-    first = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    node = graph.add(lambda h: h.graph_execution(empty), depends_on=first)
-    graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(5)), depends_on=node)
-    queue.graph(graph.finalize()).wait()
-    assert (memory.array == 5).all()
-
-
-@pytest.mark.parametrize("in_order", [False, True])
-def test_a_recorded_submission_is_a_sub_graph(
-    queue: Queue, inner: ExecutableGraph, program: Program, memory: USM, in_order: bool
-) -> None:
-    recorded = Queue(queue.device, in_order=in_order)
-    graph = CommandGraph(recorded)
-    with graph.recording(recorded):
-        event = recorded.graph(inner)
-        recorded.parallel_for(N, program.add, memory, numpy.int32(1), depends_on=[event])
-    assert [node.type for node in graph.nodes] == ["subgraph", "kernel"] and edges(graph) == {
-        (0, 1)
-    }
-    queue.graph(graph.finalize()).wait()
-    assert (memory.array == 3).all()
-
-
-def test_an_update_of_the_child_reaches_later_parents_alone(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    child = CommandGraph(queue)
-    value = DynamicParameter(child, numpy.int32(1))
-    node = child.add(lambda h: h.parallel_for(N, program.add, memory, value))
-    inner = child.finalize(updatable=True)
-    graph.add(lambda h: h.graph_execution(inner))
-    before = graph.finalize()
-    value.update(numpy.int32(10))
-    inner.update(node)
-    queue.graph(before).wait()
-    assert (memory.array == 1).all()
-    queue.graph(graph.finalize()).wait()
-    assert (memory.array == 11).all()
-
-
 def test_a_child_of_another_context_is_refused(queue: Queue, graph: CommandGraph) -> None:
     other = CommandGraph(Context(queue.device)).finalize()
     with refused("the graph was made for another context"):
@@ -181,37 +104,6 @@ def test_a_child_of_another_device_is_refused(parts: Sequence[Device]) -> None:
 
 
 # submissions
-
-
-@pytest.mark.parametrize("in_order", [False, True])
-@pytest.mark.parametrize("tasks", [False, True], ids=["one command-buffer", "host tasks"])
-def test_executions_of_one_graph_follow_each_other(
-    device: Device, program: Program, in_order: bool, tasks: bool
-) -> None:
-    queue = Queue(device, in_order=in_order)
-    memory, graph = zeros(queue), CommandGraph(queue)
-    node = graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(3)))
-    if tasks:
-        node = graph.add(lambda h: h.host_task(lambda: None), depends_on=node)
-    graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=node)
-    executable = graph.finalize()
-    events = [queue.graph(executable) for _ in range(10)]
-    queue.wait()
-    assert (memory.array == (3**10 - 1) // 2).all()
-    assert {event.status for event in events} == {"complete"}
-
-
-def test_executions_on_several_queues_follow_each_other(device: Device, program: Program) -> None:
-    queues = [Queue(device), Queue(device, in_order=True), Queue(device)]
-    memory, graph = zeros(queues[0]), CommandGraph(queues[0])
-    node = graph.add(lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(3)))
-    graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=node)
-    executable = graph.finalize()
-    for number in range(12):
-        queues[number % 3].graph(executable)
-    for queue in queues:
-        queue.wait()
-    assert (memory.array == (3**12 - 1) // 2).all()
 
 
 @pytest.mark.parametrize("tasks", [0, 1])

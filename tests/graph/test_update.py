@@ -34,20 +34,6 @@ def node(graph: CommandGraph, program: Program, memory: USM, value: DynamicParam
 # ranges
 
 
-def test_a_range(queue: Queue, graph: CommandGraph, program: Program, memory: USM) -> None:
-    node = graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
-    executable = graph.finalize(updatable=True)
-    node.update_range(16)
-    queue.graph(executable).wait()
-    assert (memory.array == 1).all()
-    executable.update(node)
-    queue.graph(executable).wait()
-    node.update_range((N,))
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (memory.array[:16] == 3).all() and (memory.array[16:] == 2).all()
-
-
 def test_an_nd_range_with_groups_and_offset(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:
@@ -63,19 +49,6 @@ def test_an_nd_range_with_groups_and_offset(
     executable.update(node)
     queue.graph(executable).wait()
     assert (out.array == numpy.arange(N) + 4_000_000).all()
-
-
-def test_three_dimensions(queue: Queue, graph: CommandGraph, program: Program) -> None:
-    out = zeros(queue)
-    node = graph.add(lambda h: h.parallel_for(NDRange((4, 4, 4), (4, 1, 1)), program.ids, out))
-    executable = graph.finalize(updatable=True)
-    node.update_nd_range(NDRange((8, 2, 2), (2, 2, 1)))
-    executable.update(node)
-    queue.graph(executable).wait()
-    ids = [
-        x + 100 * y + 10_000 * z + 2_000_000 for z in range(2) for y in range(2) for x in range(8)
-    ]
-    assert out.array[:32].tolist() == ids and not out.array[32:].any()
 
 
 def test_only_kernels_have_a_range(graph: CommandGraph, memory: USM) -> None:
@@ -185,17 +158,6 @@ def test_a_host_task_keeps_what_it_sees(queue: Queue, graph: CommandGraph) -> No
     executable.update(node)
     queue.graph(executable).wait()
     assert log == [1]
-
-
-def test_each_executable_is_updated_by_itself(
-    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node
-) -> None:
-    first, second = graph.finalize(updatable=True), graph.finalize(updatable=True)
-    value.update(numpy.int32(10))
-    first.update(node)
-    queue.graph(first).wait()
-    queue.graph(second).wait()
-    assert (memory.array == 11).all()
 
 
 # all or nothing

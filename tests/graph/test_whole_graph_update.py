@@ -10,7 +10,7 @@ import pytest
 from helpers.graphs import refused
 from helpers.sycl import N, zeros
 
-from fairlead.graph import CommandGraph, DynamicParameter
+from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Buffer, Context, Device, Handler, NDRange, Program, Queue
 from fairlead.runtime.command_buffer import AdapterCommandBuffer
 from fairlead.runtime.launch_updates import Change
@@ -80,45 +80,6 @@ def test_launches_that_are_alike_are_not_updated(
     assert (memory.array == 51).all() and (other.array == 51).all()
 
 
-def test_a_recorded_graph_updates_an_added_one_and_the_other_way_round(
-    queue: Queue, program: Program, memory: USM
-) -> None:
-    def group(value: int) -> Group:
-        return lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value))
-
-    recorded = CommandGraph(queue)
-    with recorded.recording(queue):
-        event = queue.submit(group(10))
-        queue.parallel_for(N, program.add, memory, numpy.int32(20), depends_on=[event])
-    added = make(queue, group(1), group(2), edges=((0, 1),))
-    executable, other = added.finalize(updatable=True), recorded.finalize(updatable=True)
-    executable.update(recorded)
-    other.update(added)
-    queue.graph(executable).wait()
-    assert (memory.array == 30).all()
-    queue.graph(other).wait()
-    assert (memory.array == 33).all()
-
-
-def test_host_tasks_and_nodes_that_do_nothing(queue: Queue) -> None:
-    log: list[str] = []
-
-    def graph(word: str) -> CommandGraph:
-        return make(
-            queue,
-            None,
-            lambda h: h.host_task(lambda: log.append(word)),
-            None,
-            edges=((0, 1), (1, 2)),
-        )
-
-    executable = graph("first").finalize(updatable=True)
-    queue.graph(executable).wait()
-    executable.update(graph("second"))
-    queue.graph(executable).wait()
-    assert log == ["first", "second"]
-
-
 def test_buffers(queue: Queue, program: Program) -> None:
     buffers = [Buffer(numpy.zeros(N, numpy.int32), write_back=False) for _ in range(2)]
 
@@ -133,17 +94,6 @@ def test_buffers(queue: Queue, program: Program) -> None:
     executable.update(graph(buffers[1]))
     queue.graph(executable)
     assert (buffers[1].numpy() == 14).all() and not buffers[0].numpy().any()
-
-
-def test_the_graph_s_own_changes(queue: Queue, program: Program, memory: USM) -> None:
-    graph = CommandGraph(queue)
-    value = DynamicParameter(graph, numpy.int32(1))
-    graph.add(lambda h: h.parallel_for(N, program.add, memory, value))
-    executable = graph.finalize(updatable=True)
-    value.update(numpy.int32(5))
-    executable.update(graph)
-    queue.graph(executable).wait()
-    assert (memory.array == 5).all()
 
 
 def test_sub_graphs(queue: Queue, program: Program, memory: USM) -> None:
