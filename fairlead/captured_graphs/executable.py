@@ -21,6 +21,7 @@ from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
+from ..icd._native import ffi, lib
 from ..icd.calls import find_device_profile, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
@@ -426,7 +427,7 @@ class Executable(Drawable, Pickles):
         """
         repeat = self._repeat
         if repeat and times is _ONCE and wait_for is None and until is None:
-            queue_type, of_queue, enqueue, run, native, route, to_event, join = repeat
+            queue_type, of_queue, enqueue, run, native, route, to_event, join, *_ = repeat
             if type(queue) is queue_type and queue.int_ptr == of_queue:
                 here = run if wait else None
                 last = self._last if here is None and join else None
@@ -651,3 +652,12 @@ class Executable(Drawable, Pickles):
 
     def __repr__(self) -> str:
         return f"<Executable of {len(self)} nodes>"
+
+
+#: The docstring of the method, after its signature as C functions have it.
+_REPLAY: Final = ffi.new(
+    "char[]",
+    b"replay($self, /, queue, times=1, wait_for=None, *, wait=False, until=None, every=16, "
+    b"**values)\n--\n\n" + (Executable.replay.__doc__ or "").encode(),
+)
+lib.fl_replace_replay(ffi.cast("void *", id(Executable)), _REPLAY)

@@ -20,6 +20,7 @@ from ..icd.calls import (
     call,
     enqueue_marker,
     find_device_profile,
+    get_address,
     is_in_order,
     query_device,
     query_properties,
@@ -71,7 +72,9 @@ class ReplayError(OpenCLError):
 #: - `native`, what both are given, and the route that it belongs to;
 #: - `to_event` makes a pyopencl event of a handle, and takes its reference if told not to retain;
 #: - `join`, the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
-#:   returns 1 if that is the event of the end. None if the engine has no such enqueues.
+#:   returns 1 if that is the event of the end. None if the engine has no such enqueues;
+#: - the address of `native` where `run`, and where `enqueue` alone, is C's, for C
+#:   (icd/native/replay_method.c). 0 where Python has a part.
 #:
 #: It is one object, so that threads never see the queue of one replay with the route of another. It
 #: is a plain tuple, because Python takes that apart faster than one with names.
@@ -84,6 +87,8 @@ Repeat = tuple[
     Route,
     Callable[[int, bool], Any],
     Callable[[Any, int], int] | None,
+    int,
+    int,
 ]
 
 
@@ -324,7 +329,11 @@ class CapturedSegment(Segment):
             to_event = pyopencl.Event.from_int_ptr
             joins = enqueue is lib.fl_enqueue_again and route.joins
             join = lib.fl_enqueue_joined if joins else None
-            return type(queue), handle, enqueue, run, route.native, route, to_event, join
+            address = get_address(route.native)
+            runs = address if run is lib.fl_run_again else 0
+            enqueues = address if enqueue is lib.fl_enqueue_again and not joins else 0
+            repeated = type(queue), handle, enqueue, run, route.native, route, to_event, join
+            return *repeated, runs, enqueues
 
     def _alternates(self) -> bool:
         return self.settings is not None and bool(self.settings.alternations)

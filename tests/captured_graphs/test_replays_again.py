@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 import threading
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,7 @@ import pytest
 from helpers.captures import Numbers
 
 import fairlead
+from fairlead.captured_graphs import executable
 from fairlead.captured_graphs.block import CapturedBlock
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
@@ -184,6 +190,62 @@ def test_it_takes_the_short_way_when_it_is_waited_for(
     assert numbers.value() == 87
     with capture(numbers.queue), pytest.raises(CaptureError, match="the queue is being captured"):
         loop.replay(numbers.queue, wait=True)
+
+
+def test_c_repeats_a_replay(loop: Executable, numbers: Numbers) -> None:
+    """No Python function of ours is called. Each other form of the call gives the same."""
+    for _ in range(4):
+        loop.replay(numbers.queue).wait()
+    called: list[str] = []
+
+    def note(frame: FrameType, what: str, _: Any) -> None:
+        if what == "call" and "fairlead" in frame.f_code.co_filename:
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        first = loop.replay(numbers.queue)
+    finally:
+        sys.setprofile(None)
+    assert (called, type(first)) == ([], cl.Event)
+    for form in (
+        lambda: loop.replay(queue=numbers.queue),
+        lambda: loop.replay(numbers.queue, 1),
+        lambda: loop.replay(numbers.queue, wait=False),
+        lambda: loop.replay(numbers.queue, **{"".join(("wa", "it")): True}),  # pyright: ignore
+        lambda: loop.replay(numbers.queue, wait_for=[first]),
+        lambda: Executable.replay(loop, numbers.queue),
+        partial(loop.replay, numbers.queue, times=1),
+    ):
+        form().wait()
+    assert numbers.value() == 14
+
+
+def test_a_wrong_call_says_what_python_would(loop: Executable, numbers: Numbers) -> None:
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'queue'"):
+        loop.replay()  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'queue'"):
+        loop.replay(wait=True)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="takes from 2 to 4 positional arguments but 5"):
+        loop.replay(numbers.queue, 1, None, True)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'replay' for 'Executable' objects doesn't apply"):
+        Executable.replay(numbers.queue, numbers.queue)  # type: ignore[arg-type]
+    assert numbers.value() == 2
+
+
+def test_c_has_the_signature_of_the_method() -> None:
+    """Tools read it of the method, and people its definition."""
+    (defined,) = (
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(executable)))
+        if isinstance(node, ast.FunctionDef) and node.name == "replay" and not node.decorator_list
+    )
+    for argument in (*defined.args.args, *defined.args.kwonlyargs, defined.args.kwarg):
+        assert argument is not None
+        argument.annotation = None
+    text = str(inspect.signature(Executable.replay)).replace("/, ", "")
+    assert text == f"({ast.unparse(defined.args)})"
+    assert inspect.getdoc(Executable.replay) == ast.get_docstring(defined)
 
 
 def test_buffers_that_alternate(numbers: Numbers) -> None:
