@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 from pycparser import c_ast
@@ -13,21 +13,23 @@ from pycparser import c_ast
 from .c_types import INT, LONG, SIZE, UINT, ULONG, CType, SourceTypes
 from .conditions import UNIFORM_GROUPS, Needs
 from .constants import integer
+from .growth import GROWING, MEMORY, Root, combine, unite
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import POINTED, children, find_root, line_of
+from .syntax import children, line_of
 from .values import (
     PRIVATE,
     Integer,
     Pointer,
+    Unknown,
     Value,
     calculate_value,
-    combine_types,
+    find_flows,
     find_type,
     join,
     limit,
 )
-from .variables import Key, Variables
+from .variables import Variables
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,12 @@ class SignedResult:
 class _Storage:
     """A variable, or a part of one. Of parts only the type is known."""
 
-    key: Key | None
-    type: CType | None
+    key: Root | None
+    target: CType | None
     whole: bool = False
 
 
 _NOWHERE: Final = _Storage(None, None)
-_GROWS: Final = "an inner loop lets a signed integer grow again and again"
 _DIVIDES: Final = "a divisor may be 0"
 _CONVERTS: Final = "a compiler has several ways to make a small or unsigned integer of a double"
 #: Functions of ids, and the symbols of what they return.
@@ -116,8 +117,8 @@ _WRITING: Final = frozenset({"fract", "modf", "sincos", "remquo", "frexp", "lgam
 _VECTOR_ACCESS: Final = re.compile(r"v(load|store)(a_half|_half)?(|2|3|4|8|16)(_rt[ezpn])?")
 #: Functions whose name has the type that they return.
 _NAMED_TYPE: Final = re.compile(r"(?:convert|as)_(u?(?:char|short|int|long|half|float|double)\d*)")
-#: Operators whose result may not fit in the type. OpenCL C defines what shifts do.
-_GROWING: Final = frozenset({"+", "-", "*", "/", "%"})
+#: Functions that make products.
+_PRODUCTS: Final = re.compile(r"mul|mad|fma|rot")
 _COMPONENT: Final = re.compile("[xyzw]|[sS][0-9a-fA-F]")
 _DEEPEST: Final = 24
 _Place = _Storage | Pointer
@@ -132,8 +133,6 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         uses: `barrier`, `local memory`, `atomics`, `printf`: what else the kernel uses.
         returned: The values that the function returns.
         left: What may have ended the walk already: `Return`, `Break`, `Continue`.
-        growing: The variables that inner loops around it may let grow.
-        grows: Whether what is visited is assigned to such a variable.
     """
 
     def __init__(self, program: ParsedProgram, uniform_groups: bool) -> None:
@@ -143,22 +142,15 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.uses: set[str] = set()
         self.returned: list[Value] = []
         self.left: frozenset[type] = frozenset()
-        self.growing = frozenset[str]()
-        self.grows = False
         self.types = SourceTypes(program)
-        self.functions = program.functions
+        self._functions = program.functions
         self._groups: Needs = frozenset() if uniform_groups else UNIFORM_GROUPS
         self._depth = 0
-
-    @property
-    def in_helper(self) -> bool:
-        """Whether a helper is walked, not the kernel."""
-        return self._depth > 0
 
     def visit(self, node: c_ast.Node | None) -> Any:
         """Walk a part of a kernel."""
         if node is None:
-            return None
+            return Unknown()
         self.line = line_of(node) or self.line
         return super().visit(node)
 
@@ -206,18 +198,17 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         is_place = isinstance(node.name, c_ast.ID | c_ast.ArrayRef | c_ast.StructRef)
         place = self._place(node.name) if is_place else None
         base = self.visit(node.name) if place is None else self._load(place, node)
-        with self.flow("", begins=True):
-            index = self.visit(node.subscript)
+        index: Value = self.visit(node.subscript)
         if isinstance(index, Pointer):
             base, index = index, base
         if isinstance(base, Pointer):
             return base.move(index, base.target.size)
-        if isinstance(place, _Storage) and place.type and place.type.kind == "vector":
-            return _Storage(place.key, place.type.target)
+        if isinstance(place, _Storage) and place.target and place.target.kind == "vector":
+            return _Storage(place.key, place.target.target)
         return self._follow(base)
 
     def _member(self, place: _Place, node: c_ast.StructRef) -> _Place:
-        of = place.target if isinstance(place, Pointer) else place.type
+        of = place.target
         if of is not None and of.kind == "vector":
             if isinstance(place, Pointer):  # to store one component keeps the others: it reads
                 self._access(place, False, of.size, node)
@@ -226,7 +217,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         offset, type_ = of.find(node.field.name) if of is not None else (None, None)
         if isinstance(place, _Storage):
             return _Storage(place.key, type_)
-        by = None if offset is None else Integer(number(offset), LONG)
+        by = Unknown() if offset is None else Integer(number(offset), LONG)
         return place.move(by, 1).to(type_ or CType("void"))
 
     def _follow(self, value: Value) -> Pointer:
@@ -235,28 +226,33 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         return value
 
     def _load(self, place: _Place, node: c_ast.Node) -> Value:
-        type_ = place.target if isinstance(place, Pointer) else place.type
+        type_ = place.target
         if type_ and type_.kind == "array" and type_.target:
-            return (place if isinstance(place, Pointer) else PRIVATE).to(type_.target)
+            if isinstance(place, _Storage):
+                place = replace(PRIVATE, root=self.find_root(place.key))
+            return place.to(type_.target)
         if isinstance(place, Pointer):
             self._access(place, False, place.target.size, node)
-            return place.target
         return self._get(place)
 
-    def _get(self, place: _Storage) -> Value:
-        return (self.known.get(place.key) if place.key and place.whole else None) or place.type
+    def _get(self, place: _Place) -> Value:
+        """Return what is known of what is in a place."""
+        if isinstance(place, Pointer):
+            return Unknown(place.target, dict.fromkeys(place.roots, 1))
+        value = self.known.get(place.key) if place.key and place.whole else None
+        value = value or self.any_value(place.key)
+        return Unknown(place.target, value.flows) if isinstance(value, Unknown) else value
 
     def _calculate(self, name: str, left: Value, right: Value) -> Value:
         """Return what an operator makes of two values, and note integers."""
         made = calculate_value(name, left, right)
-        if name not in _GROWING or isinstance(made, Pointer):
+        if name not in GROWING or isinstance(made, Pointer):
             return made
-        type_ = made.type if isinstance(made, Integer) else made
-        type_ = type_.scalar if type_ else None
+        type_ = made.type.scalar if made.type else None
         # A compiler concludes that a divisor is not 0, also in the kernels behind.
         is_integer = type_ is not None and type_.kind == "integer"
         divides = name in "/%" and is_integer and not isinstance(right, Integer)
-        refusal = _DIVIDES if divides else _GROWS if self.grows else ""
+        refusal = _DIVIDES if divides else ""
         if type_ is None or (is_integer and (type_.signed or divides)):
             known = [one.exact for one in (left, right, made) if isinstance(one, Integer)]
             value = made.value if isinstance(made, Integer) else None
@@ -264,16 +260,16 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             self.signed.append(SignedResult(*row, self.line, refusal))
         return made
 
-    def _note_conversion(self, value: Value, type_: CType) -> None:
+    def _note_conversion(self, value: Value, type_: CType | None) -> None:
         """Note a floating-point number that becomes an integer."""
         old = find_type(value)
-        match old and old.scalar, type_.scalar:
+        match old and old.scalar, type_ and type_.scalar:
             case CType("float", size=of), CType("integer") as to if to.name != "bool":
                 # A processor converts 32-bit floats to all integers in one way, doubles in several.
                 refusal = _CONVERTS if of == 8 and (to.size < 4 or not to.signed) else ""
                 self.signed.append(SignedResult(None, frozenset(), (0, 0), self.line, refusal))
 
-    def set(self, key: Key, type_: CType, value: Value) -> Value:
+    def set(self, key: Root, type_: CType, value: Value) -> Value:
         self._note_conversion(value, type_)
         return super().set(key, type_, value)
 
@@ -281,7 +277,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     def visit_Constant(self, node: c_ast.Constant) -> Value:
         if "int" not in node.type:
-            return INT if node.type == "char" else self.types.read_name(node.type.split()[-1])
+            is_char = node.type == "char"
+            return Unknown(INT if is_char else self.types.read_name(node.type.split()[-1]))
         value, digits = integer(node.value), node.value.rstrip("uUlL")
         suffix = node.value[len(digits) :].lower()
         types = (UINT, ULONG) if "u" in suffix else (INT, LONG)
@@ -290,7 +287,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         for type_ in types:
             if value <= type_.range[1] and (type_.size == 8 or "l" not in suffix):
                 return Integer(number(value), type_)
-        return None
+        return Unknown()
 
     def visit_ID(self, node: c_ast.Node) -> Value:
         return self._load(self._place(node), node)
@@ -299,8 +296,9 @@ class Evaluation(Variables, c_ast.NodeVisitor):
 
     def visit_StructRef(self, node: c_ast.StructRef) -> Value:
         found = self._load(self._place(node), node)
-        if isinstance(found, CType) and found.kind == "vector":
-            return found.target if _COMPONENT.fullmatch(node.field.name) else found
+        if isinstance(found, Unknown) and found.type and found.type.kind == "vector":
+            is_one = _COMPONENT.fullmatch(node.field.name)
+            return replace(found, type=found.type.target) if is_one else found
         return found
 
     def visit_UnaryOp(self, node: c_ast.UnaryOp) -> Value:
@@ -308,7 +306,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if name == "sizeof":
             is_type = isinstance(node.expr, c_ast.Typename)
             size = self.types.read(node.expr).size if is_type else 0
-            return Integer(number(size), SIZE) if size else SIZE
+            return Integer(number(size), SIZE) if size else Unknown(SIZE)
         if name == "*":
             return self._load(self._place(node), node)
         if name == "&":
@@ -327,60 +325,42 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if name in ("-", "+", "~"):
             operator, zero = ("^", -1) if name == "~" else (name, 0)
             return self._calculate(operator, Integer(number(zero), INT), value)
-        return INT
+        return Unknown(INT)
 
     def visit_BinaryOp(self, node: c_ast.BinaryOp) -> Value:
         if node.op in ("&&", "||"):
             self.visit(node.left)
             with self.branch():
                 self.visit(node.right)
-            return INT
+            return Unknown(INT)
         return self._calculate(node.op, self.visit(node.left), self.visit(node.right))
 
     def visit_Assignment(self, node: c_ast.Assignment) -> Value:
         name = node.op[:-1]
-        with self.flow(find_root(node.lvalue)):
-            right: Value = self.visit(node.rvalue)
-            return self._assign(
-                node.lvalue,
-                lambda old: self._calculate(name, old, right) if name else right,
-                reads=bool(name),
-            )
-
-    @contextmanager
-    def flow(self, name: str, *, begins: bool = False) -> Iterator[None]:
-        """Visit what is assigned to a variable.
-
-        Args:
-            begins: Whether it has nothing to do with what is visited around it.
-        """
-        before, found = self.grows, self.find(name)
-        name = POINTED if name in self.pointed else name
-        type_ = found[1] if found else None
-        while type_ is not None and type_.target is not None:  # of an element
-            type_ = type_.target
-        is_real = type_ is not None and type_.kind == "float"
-        self.grows = (before and not begins) or (name in self.growing and not is_real)
-        yield
-        self.grows = before
+        right: Value = self.visit(node.rvalue)
+        return self._assign(
+            node.lvalue,
+            lambda old: self._calculate(name, old, right) if name else right,
+            reads=bool(name),
+        )
 
     def _assign(self, target: c_ast.Node, change: Callable[[Value], Value], reads: bool) -> Value:
         place = self._place(target)
-        if isinstance(place, _Storage):
-            if place.whole and place.key and place.type:
-                value = self.set(place.key, place.type, change(self._get(place)))
-                return value or place.type
-            self.lose(change(place.type), "a pointer is kept where it is not followed")
-            if place.key:
-                self.known[place.key] = None
-            return place.type
-        if reads:
+        if isinstance(place, Pointer) and reads:
             self._access(place, False, place.target.size, target)
-        value = change(place.target)
-        self.lose(value, "a pointer is kept in memory")
+        value = change(self._get(place))
+        if isinstance(place, _Storage) and place.whole and place.key and place.target:
+            return self.set(place.key, place.target, value)
+        self.lose(value, "a pointer is kept where it is not followed")
         self._note_conversion(value, place.target)
-        self._access(place, True, place.target.size, target)
-        return place.target
+        if isinstance(place, Pointer):
+            self._access(place, True, place.target.size, target)
+            for root in place.roots - {MEMORY}:
+                self.note(root, value)
+        elif place.key:
+            self.known[place.key] = self.any_value(place.key)
+            self.note(self.find_root(place.key), value)
+        return self._get(place)
 
     def visit_TernaryOp(self, node: c_ast.TernaryOp) -> Value:
         self.visit(node.cond)
@@ -388,35 +368,34 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         for part in (node.iftrue, node.iffalse):
             with self.branch():
                 found.append(self.visit(part))
-        return join(*found) or combine_types(*map(find_type, found))
+        return join(*found)
 
     def visit_Cast(self, node: c_ast.Cast) -> Value:
         return self._convert(self.visit(node.expr), self.types.read(node.to_type))
 
     def _convert(self, value: Value, type_: CType) -> Value:
         if isinstance(value, Integer):
-            return value.convert(type_) or type_
+            return value.convert(type_) or Unknown(type_, find_flows(value))
         if isinstance(value, Pointer) and type_.kind == "pointer" and type_.target:
             return value.to(type_.target)
         if type_.kind != "void":
             self.lose(value, "a pointer becomes a number")
             self._note_conversion(value, type_)
-        return type_
+        return Unknown(type_, find_flows(value))
 
     def visit_ExprList(self, node: c_ast.ExprList) -> Value:
         """Walk a comma operator, or the elements of a vector."""
         values: list[Value] = [self.visit(one) for one in node.exprs]
-        if len(values) == 1:
-            return values[0]
-        for value in values:
-            self.lose(value, "a pointer is in a list")
-        return None
+        return values[0] if len(values) == 1 else self._list(values)
 
     def visit_InitList(self, node: c_ast.Node) -> Value:
-        for part in children(node):
-            if not isinstance(part, c_ast.Typename):
-                self.lose(self.visit(part), "a pointer is in a list")
-        return None
+        parts = (part for part in children(node) if not isinstance(part, c_ast.Typename))
+        return self._list([self.visit(part) for part in parts])
+
+    def _list(self, values: list[Value]) -> Value:
+        for value in values:
+            self.lose(value, "a pointer is in a list")
+        return Unknown(None, reduce(unite, map(find_flows, values), {}))
 
     visit_CompoundLiteral = visit_NamedInitializer = visit_InitList
 
@@ -427,31 +406,33 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             raise self.refuse("a function is called through an expression")
         name = node.name.name
         values: list[Value] = [self.visit(one) for one in (node.args.exprs if node.args else [])]
-        if name in self.functions:
-            return self._inline(self.functions[name], values)
+        if name in self._functions:
+            return self._inline(self._functions[name], values)
         if name.startswith("get_"):
             return self._identify(name, values)
         self.uses |= {use for use, names in _USES.items() if names.fullmatch(name)}
         pointers = [value for value in values if isinstance(value, Pointer) and value.arguments]
         if pointers:
             self._touch(name, node, values, pointers)
-        if name in ("min", "max", "clamp") and len(values) == (3 if name == "clamp" else 2):
-            return limit(name, values) or find_type(values[0])
+        is_limit = len(values) == {"min": 2, "max": 2, "clamp": 3}.get(name)
+        if is_limit and (found := limit(name, values)):
+            return found
+        type_ = pointers[0].target if pointers else find_type(values[0]) if values else None
         if named := _NAMED_TYPE.match(name):
             type_ = self.types.read_name(named[1])
             if name.startswith("convert"):  # also with "_sat": PoCL's make any number of a NaN
-                self._note_conversion(values[0] if values else None, type_)
-            return type_
-        return pointers[0].target if pointers else find_type(values[0]) if values else None
+                self._note_conversion(values[0] if values else Unknown(), type_)
+        flows = reduce(unite, map(find_flows, values), {MEMORY: 1} if pointers else {})
+        if _PRODUCTS.match(name):
+            flows = combine("*", flows, {}, None, type_ and type_.scalar)
+        return Unknown(type_, flows)
 
     def _identify(self, name: str, values: list[Value]) -> Value:
         which = values[0].value.constant if values and isinstance(values[0], Integer) else None
-        if which not in (0, 1, 2):
-            return SIZE
+        if which not in (0, 1, 2) or (name not in _IDS and name != "get_global_id"):
+            return Unknown(SIZE)
         if name == "get_global_id":
             return Integer(symbol("id", which) + symbol("offset", which), SIZE)
-        if name not in _IDS:
-            return SIZE
         is_grouped = _IDS[name] not in ("global_size", "offset")
         needs: Needs = self._groups if is_grouped else frozenset()
         return Integer(symbol(_IDS[name], which), SIZE, needs)
@@ -491,9 +472,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             for one, value in zip(declared, values, strict=True):
                 self.set(self.declare(one.name, one.type), one.type, value)
             self.visit(function.body)
-        found = self.returned[0] if self.returned else None
-        for value in self.returned[1:]:
-            found = join(found, value)
+        found = reduce(join, self.returned) if self.returned else Unknown()
         self.returned, self.left, self.line = returned, left, line
         self._depth -= 1
         return self._convert(found, self.types.read(function.decl.type.type))

@@ -96,6 +96,15 @@ class Polynomial:
         """Whether items of one launch have different values."""
         return any(symbol.varies for symbol in self.symbols)
 
+    @property
+    def has_arguments(self) -> bool:
+        """Whether it has an argument of the kernel, also in a quotient or in bits."""
+        return any(
+            one.kind == "argument"
+            or (one.kind in ("quotient", "bits") and any(part.has_arguments for part in one.parts))
+            for one in self.symbols
+        )
+
     def split(self) -> tuple[Polynomial, Polynomial]:
         """Divide it into the terms that vary and those that do not."""
         varying = [term for term in self.terms if any(symbol.varies for symbol in term[0])]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pycparser import c_ast
 
 #: Functions whose answers depend on the range and its division into groups.
 _IDS: Final = re.compile(r"get_\w+|\w*(work|sub)_group\w*")
-_COMPARISONS: Final = frozenset({"<", ">", "<=", ">=", "==", "!=", "&&", "||"})
 _LOOPS: Final = (c_ast.For, c_ast.While, c_ast.DoWhile)
 
 
@@ -85,140 +83,6 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
         return True
     inside = inside or isinstance(body, (*_LOOPS, c_ast.Switch))
     return any(ends_early(child, inside=inside) for child in children(body))
-
-
-#: What stands for the variables that pointers may lead to, and for an element of memory.
-POINTED: Final = "&"
-_ELEMENT: Final = "[]"
-#: What stands for a constant that is larger than the steps of counters.
-_LARGE: Final = "#"
-
-
-def find_root(node: c_ast.Node | None) -> str:
-    """Return the variable that an expression such as `a[i].x` begins with, "" if there is none.
-
-    POINTED stands for what a pointer leads to.
-    """
-    while isinstance(node, c_ast.ArrayRef | c_ast.StructRef | c_ast.Cast | c_ast.UnaryOp):
-        if getattr(node, "op", "") == "*" or getattr(node, "type", "") == "->":
-            return POINTED
-        node = node.name if isinstance(node, c_ast.ArrayRef | c_ast.StructRef) else node.expr
-    return node.name if isinstance(node, c_ast.ID) else ""
-
-
-def find_growing(
-    loop: c_ast.Node,
-    body: c_ast.Node | None,
-    functions: Mapping[str, c_ast.FuncDef],
-    pointed: Set[str],
-    unknown: Set[str],
-) -> frozenset[str]:
-    """Return the variables that may grow in each turn of a loop, in one statement or in several.
-
-    A product makes one grow by a factor, and so does a sum that has it more than once. A sum of
-    what follows from the item's number makes it grow, too. A sum of elements of memory does not
-    count, nor does a counter.
-
-    Args:
-        body: The function that has the loop.
-        functions: The program's functions. They may multiply.
-        pointed: The variables whose address is taken.
-        unknown: Variables of which a compiler knows nothing.
-    """
-    arrays = {name for name, one in declared(body).items() if isinstance(one.type, c_ast.ArrayDecl)}
-
-    def list_flows(node: c_ast.Node | None) -> list[tuple[str, Counter[str]]]:
-        rows = list[tuple[str, Counter[str]]]()
-        for one in walk_tree(node):
-            if isinstance(one, c_ast.Assignment):
-                name, flows = find_root(one.lvalue), _find_flows(one.rvalue, functions, arrays)
-                if one.op != "=":
-                    flows = _combine(one.op[:-1], Counter([name]), flows, one.rvalue)
-                rows.append((name, flows))
-            elif isinstance(one, c_ast.Decl) and one.init:
-                rows.append((one.name, _find_flows(one.init, functions, arrays)))
-            elif isinstance(one, c_ast.FuncCall) and pointed and find_root(one.name) in functions:
-                rows.append((POINTED, Counter({POINTED: _OFTEN})))
-        names = dict.fromkeys(pointed, POINTED)
-        return [
-            (names.get(name, name), Counter({names.get(one, one): flows[one] for one in flows}))
-            for name, flows in rows
-        ]
-
-    rows, own = list_flows(loop), _find_origins(list_flows(body))
-    origins, free = _find_origins(rows), unknown | {_ELEMENT}
-    growing = set[str]()
-    for name, flows in rows:
-        again = [one for one in flows if name in origins.get(one, {one})]
-        added = flows.keys() - again
-        is_free = not free.isdisjoint(added.union(*(own.get(one, ()) for one in added)))
-        if sum(flows[one] for one in again) > 1 or (again and added and not is_free):
-            growing.add(name)
-    return frozenset(growing)
-
-
-def _find_origins(rows: Sequence[tuple[str, Counter[str]]]) -> Mapping[str, Set[str]]:
-    """Return what flows to each variable that is assigned, on whatever way."""
-    origins = {name: set[str]() for name, _ in rows}
-    while True:
-        before = sum(map(len, origins.values()))
-        for name, flows in rows:
-            origins[name].update(flows, *(origins.get(one, ()) for one in flows))
-        if sum(map(len, origins.values())) == before:
-            return origins
-
-
-#: How often a product may have a variable, in `find_growing`. A sum has it once.
-_OFTEN: Final = 1 << 32
-_PRODUCTS: Final = re.compile(r"mul|mad|fma|rot")
-
-
-def _find_flows(
-    node: c_ast.Node | None, functions: Mapping[str, c_ast.FuncDef], arrays: Set[str]
-) -> Counter[str]:
-    """Return which variables an expression's value has, and how often."""
-    match node:
-        case c_ast.BinaryOp():
-            left, right = (_find_flows(one, functions, arrays) for one in (node.left, node.right))
-            return _combine(node.op, left, right, node.right)
-        case c_ast.TernaryOp():
-            return _find_flows(node.iftrue, functions, arrays) | _find_flows(
-                node.iffalse, functions, arrays
-            )
-        case c_ast.Assignment() if node.op == "=":
-            return _find_flows(node.rvalue, functions, arrays)
-        case c_ast.UnaryOp(op="&" | "!" | "sizeof"):
-            return Counter()
-        case c_ast.UnaryOp(op="-" | "+" | "~") | c_ast.Cast():
-            return _find_flows(node.expr, functions, arrays)
-        case c_ast.FuncCall():
-            flows, name = Counter[str](), find_root(node.name)
-            for one in children(node.args) if node.args else []:
-                flows |= _find_flows(one, functions, arrays)
-            grows = name in functions or _PRODUCTS.match(name)
-            return Counter(dict.fromkeys(flows, _OFTEN)) if grows else flows
-        case c_ast.ID() | c_ast.ArrayRef() | c_ast.StructRef() | c_ast.UnaryOp():
-            name = find_root(node)
-            is_element = isinstance(node, c_ast.ArrayRef) and name not in arrays
-            return Counter(filter(None, [name, _ELEMENT if is_element else ""]))
-        case c_ast.Constant():
-            return Counter([_LARGE]) if len(node.value) > 2 else Counter()
-        case _:  # elements of a list, and what is assigned in the middle of an expression
-            return Counter(set(list_names(node)))
-
-
-def _combine(
-    operator: str, left: Counter[str], right: Counter[str], divisor: c_ast.Node
-) -> Counter[str]:
-    if operator in ("*", "<<"):
-        return Counter(dict.fromkeys(left | right, _OFTEN))
-    if operator in ("+", "-"):
-        return left + right
-    if operator in _COMPARISONS:
-        return Counter()
-    if operator in ("/", ">>") and isinstance(divisor, c_ast.Constant):  # the mean of two numbers
-        return Counter({name: times / 2 for name, times in left.items()})  # pyright: ignore
-    return left | right
 
 
 def split_step(node: c_ast.Node | None) -> tuple[str, c_ast.Node | None]:

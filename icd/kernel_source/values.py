@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .c_types import INT, LONG, UINT, ULONG, CType
 from .conditions import Fits, Needs
+from .growth import BEHIND, KNOWN, MEMORY, SIGNED, Flows, Root, combine, unite
 from .polynomials import Polynomial, number, symbol
 
 _MOST: Final = 1 << 64
@@ -55,12 +56,21 @@ class Pointer:
         arguments: Which arguments it may point into. Empty: memory of its own.
         offset: In bytes, if it is one known argument and its place is known.
         target: The type that it points to.
+        root: The array that memory of its own is, or BEHIND.
     """
 
     arguments: frozenset[str]
     offset: Polynomial | None
     target: CType
     needs: Needs = frozenset()
+    root: Root = BEHIND
+
+    @property
+    def roots(self) -> frozenset[Root]:
+        """What a number that it leads to is made of."""
+        if not self.arguments:
+            return frozenset({self.root})
+        return frozenset({MEMORY, *((name, 0) for name in self.arguments)})
 
     def to(self, target: CType) -> Pointer:
         """Return the pointer as a pointer to another type."""
@@ -69,7 +79,7 @@ class Pointer:
     @property
     def lost(self) -> Pointer:
         """It, when its place is not known."""
-        return Pointer(self.arguments, None, self.target)
+        return replace(self, offset=None, needs=frozenset())
 
     def move(self, by: Value, size: int) -> Pointer:
         """Return a pointer that is moved by so many pieces of so many bytes; 0: not known."""
@@ -80,9 +90,18 @@ class Pointer:
         return replace(self, offset=offset, needs=self.needs | wide.needs)
 
 
-#: A type is a value of which nothing else is known, and None one of which not even that is.
-Value = Integer | Pointer | CType | None
+@dataclass(frozen=True)
+class Unknown:
+    """A value of which at most the type is known, and what it is made of."""
+
+    type: CType | None = None
+    flows: Flows = field(default_factory=dict[Root, float])
+
+
+Value = Integer | Pointer | Unknown
 PRIVATE: Final = Pointer(frozenset(), None, CType("void"))
+#: Numbers that are less are steps of counters.
+_LARGE: Final = 100
 _EXACT: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _COMPARISONS: Final = frozenset({"<", ">", "<=", ">=", "==", "!="})
 
@@ -95,16 +114,31 @@ def join(left: Value, right: Value) -> Value:
         case Pointer(), Pointer():
             if (left.arguments, left.offset) == (right.arguments, right.offset):
                 return replace(left, needs=left.needs | right.needs)
-            return Pointer(left.arguments | right.arguments, None, left.target)
+            root = left.root if left.root == right.root else BEHIND
+            return Pointer(left.arguments | right.arguments, None, left.target, root=root)
         case _:
-            return None
+            type_ = combine_types(find_type(left), find_type(right))
+            return Unknown(type_, unite(find_flows(left), find_flows(right)))
 
 
 def find_type(value: Value) -> CType | None:
     """Return the type of a value; None if it is not known."""
     if isinstance(value, Pointer):
         return CType("pointer", 8, 8, target=value.target)
-    return promote(value).type if isinstance(value, Integer) else value
+    return promote(value).type if isinstance(value, Integer) else value.type
+
+
+def find_flows(value: Value) -> Flows:
+    """Return what a number is made of. Steps of counters are made of nothing."""
+    if isinstance(value, Pointer):
+        return {}
+    if isinstance(value, Unknown):
+        is_real = value.type is not None and value.type.scalar.kind == "float"
+        return {one: times for one, times in value.flows.items() if not is_real or one != SIGNED}
+    constant = value.value.constant
+    if constant is not None and abs(constant) < _LARGE:
+        return {}
+    return {MEMORY if value.value.has_arguments else KNOWN: 1}
 
 
 def calculate_value(name: str, left: Value, right: Value) -> Value:
@@ -113,10 +147,11 @@ def calculate_value(name: str, left: Value, right: Value) -> Value:
     if found is not None:
         return found
     if name in _COMPARISONS:
-        return INT
-    if name in ("<<", ">>"):
-        right = INT
-    return combine_types(find_type(left), find_type(right))
+        return Unknown(INT)
+    type_ = combine_types(find_type(left), INT if name in ("<<", ">>") else find_type(right))
+    constant = right.value.constant if isinstance(right, Integer) else None
+    flows = find_flows(left), find_flows(right)
+    return Unknown(type_, combine(name, *flows, constant, type_ and type_.scalar))
 
 
 def combine_types(left: CType | None, right: CType | None) -> CType | None:
@@ -135,7 +170,7 @@ def combine_types(left: CType | None, right: CType | None) -> CType | None:
     return wide if wide.size >= INT.size else INT
 
 
-def _calculate(name: str, left: Value, right: Value) -> Value:
+def _calculate(name: str, left: Value, right: Value) -> Integer | Pointer | None:
     if isinstance(right, Pointer) and name == "+":
         left, right = right, left
     if isinstance(left, Pointer):
@@ -198,13 +233,13 @@ def divide(left: Integer, right: Integer, type_: CType) -> tuple[Integer, Intege
     return Integer(quotient, type_, needs), Integer(rest, type_, needs)
 
 
-def limit(name: str, values: list[Value]) -> Value:
+def limit(name: str, values: list[Value]) -> Integer | None:
     """Return the first argument of min, max or clamp, if the launch's values never limit it."""
     first, *others = values
+    if not isinstance(first, Integer):
+        return None
     for index, other in enumerate(others):
-        if not isinstance(first, Integer) or not isinstance(other, Integer):
-            return None
-        if other.value.varies:
+        if not isinstance(other, Integer) or other.value.varies:
             return None
         below = name == "max" or (name == "clamp" and index == 0)
         gap = first.value - other.value if below else other.value - first.value

@@ -9,10 +9,9 @@ from pycparser import c_ast
 
 from .c_types import CType
 from .errors import UnreadableKernel
+from .growth import BEHIND, KNOWN, Root, Row
 from .syntax import addressed
-from .values import Integer, Pointer, Value, join
-
-Key = tuple[str, int]
+from .values import Integer, Pointer, Unknown, Value, find_flows, join
 
 
 class Variables:
@@ -25,31 +24,32 @@ class Variables:
     Attributes:
         line: Where the walk is.
         program_scope: The variables of the program: nothing is known of them.
-        body: Of the function that is walked.
+        rows: What was assigned.
     """
 
     def __init__(self) -> None:
         self.line = 0
-        self.body: c_ast.Node | None = None
-        self.known: dict[Key, Value] = {}
-        self.program_scope: dict[str, tuple[Key, CType]] = {}
+        self.known: dict[Root, Value] = {}
+        self.rows: list[Row] = []
+        self.program_scope: dict[str, tuple[Root, CType]] = {}
         self._scopes = [self.program_scope]
         self._untracked: frozenset[str] = frozenset()
-        self._pointed: dict[Key, frozenset[str]] = {}  # where pointers of loops may lead
-        self._keys = 0
+        self._pointed: dict[Root, frozenset[str]] = {}  # where pointers of loops may lead
+        self._roots: dict[Root | None, Root] = {}
         self._branches = 0
 
     def refuse(self, reason: str) -> UnreadableKernel:
         """Return an error with the line of the walk."""
         return UnreadableKernel(reason, self.line)
 
-    def declare(self, name: str, type_: CType) -> Key:
+    def declare(self, name: str, type_: CType) -> Root:
         """Begin a variable of the innermost scope."""
-        self._keys += 1
-        self._scopes[-1][name] = (name, self._keys), type_
-        return name, self._keys
+        key = name, len(self._roots) + 1
+        self._scopes[-1][name] = key, type_
+        self._roots[key] = key if self.is_tracked(name) else BEHIND
+        return key
 
-    def find(self, name: str) -> tuple[Key, CType] | None:
+    def find(self, name: str) -> tuple[Root, CType] | None:
         """Return the variable that a name means here, and its type."""
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
 
@@ -57,28 +57,35 @@ class Variables:
         """Know nothing of a variable from now on, because others can change it."""
         self._untracked |= {name}
 
-    @property
-    def pointed(self) -> frozenset[str]:
-        """The variables that may change otherwise than where their names are assigned."""
-        return self._untracked
-
     def is_tracked(self, name: str) -> bool:
         """Whether a variable changes only where its name is assigned."""
         return name not in self._untracked
 
-    def set(self, key: Key, type_: CType, value: Value) -> Value:
+    def find_root(self, key: Root | None) -> Root:
+        """Return what stands for a variable: itself, or all that pointers may lead to."""
+        return self._roots.get(key, KNOWN)
+
+    def any_value(self, key: Root | None) -> Unknown:
+        """Return what is known of a variable that may have any of its values."""
+        return Unknown(None, {self.find_root(key): 1})
+
+    def note(self, root: Root, value: Value) -> None:
+        """Note that a variable, or a part of it, gets a value."""
+        self.rows.append((root, find_flows(value), self.line))
+
+    def set(self, key: Root, type_: CType, value: Value) -> Value:
         """Give a variable a value. Returns what is known of it then."""
         name = key[0]
+        found: Value = Unknown(type_, find_flows(value))
         if isinstance(value, Integer):
-            value = value.convert(type_)
+            found = value.convert(type_) or found
         elif isinstance(value, Pointer):
             if type_.kind == "pointer" and type_.target and self.is_tracked(name):
-                value = value.to(type_.target)
+                found = value.to(type_.target)
             else:
-                value = self.lose(value, f"a pointer is kept in {name}")
-        else:
-            value = None
-        value = value if self.is_tracked(name) else None
+                self.lose(value, f"a pointer is kept in {name}")
+        self.note(self.find_root(key), found)
+        value = found if self.is_tracked(name) else self.any_value(key)
         if key in self._pointed:
             arguments = value.arguments if isinstance(value, Pointer) else None
             if arguments is None or not arguments <= self._pointed[key]:
@@ -97,7 +104,7 @@ class Variables:
             if key[0] in names:
                 if isinstance(value, Pointer):
                     self._pointed[key] = value.arguments
-                self.known[key] = value.lost if isinstance(value, Pointer) else None
+                self.known[key] = value.lost if isinstance(value, Pointer) else self.any_value(key)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -109,11 +116,10 @@ class Variables:
     @contextmanager
     def function(self, body: c_ast.Node) -> Iterator[None]:
         """Walk a function, which sees the program's variables and its own."""
-        before = self._scopes, self._untracked, self.body
+        before = self._scopes, self._untracked
         self._scopes, self._untracked = [self.program_scope, {}], addressed(body)
-        self.body = body
         yield
-        self._scopes, self._untracked, self.body = before
+        self._scopes, self._untracked = before
 
     @contextmanager
     def branch(self, *, is_done: bool = False) -> Iterator[None]:
@@ -127,14 +133,19 @@ class Variables:
         self._branches += not is_done
         yield
         self._branches -= not is_done
-        self.known = join_known(before, self.known)
+        self.known = self.join_known(before, self.known)
 
     @property
     def in_branch(self) -> bool:
         """Whether the walk is in what may not be done."""
         return self._branches > 0
 
-
-def join_known(left: dict[Key, Value], right: dict[Key, Value]) -> dict[Key, Value]:
-    """Return what is known after either of two branches."""
-    return {key: join(left.get(key), right.get(key)) for key in {*left, *right}}
+    def join_known(self, left: dict[Root, Value], right: dict[Root, Value]) -> dict[Root, Value]:
+        """Return what is known after either of two branches."""
+        found = dict[Root, Value]()
+        for key in {*left, *right}:
+            one, other = left.get(key, Unknown()), right.get(key, Unknown())
+            value = one if one == other else join(one, other)
+            is_lost = isinstance(value, Unknown) and one != other
+            found[key] = self.any_value(key) if is_lost else value
+        return found

@@ -11,18 +11,21 @@ reach memory raises `UnreadableKernel`. A pointer that it would lose sight of is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pycparser import c_ast
 
 from .c_types import CType
 from .conditions import ONE_DIMENSION
 from .errors import UnreadableKernel
-from .evaluation import Evaluation, parameters
+from .evaluation import Evaluation, SignedResult, parameters
+from .growth import MEMORY, Root, find_growing
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import assigned, ends_early, find_growing, line_of, split_step
-from .values import Integer, Pointer, Value, common_type
-from .variables import Key, join_known
+from .syntax import assigned, ends_early, line_of, split_step
+from .values import Integer, Pointer, Unknown, Value, common_type
+
+_GROWS: Final = "an inner loop lets a signed integer grow again and again"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,6 @@ class Walk(Evaluation):
         super().__init__(program, uniform_groups)
         self.loop: ItemLoop | None = None
         self._kernel = kernel
-        self._numbers = frozenset(one.name for one in parameters(kernel, self.types))
         for node in program.declarations:
             if isinstance(node, c_ast.Decl) and node.name:
                 self._declare_table(node)
@@ -85,12 +87,12 @@ class Walk(Evaluation):
         if type_.kind == "integer":
             return Integer(symbol("argument", name), type_)
         if type_.kind != "pointer" or not type_.target:
-            return None
+            return Unknown(type_, {MEMORY: 1})
         if type_.space == "private":
             raise self.refuse(f"the address space of {name} is not known")
         if type_.space == "local":
             self.uses.add("local memory")
-            return Pointer(frozenset(), None, type_.target)
+            return Pointer(frozenset(), None, type_.target, root=(name, 0))
         return Pointer(frozenset({name}), Polynomial(), type_.target)
 
     # simple statements
@@ -125,8 +127,7 @@ class Walk(Evaluation):
         is_shared = "restrict" in (node.quals or []) and type_.kind != "pointer"
         if is_shared or (type_.kind == "array" and type_.space == "local"):
             self.uses.add("local memory")
-        with self.flow(node.name):
-            value = self.visit(node.init)
+        value: Value = self.visit(node.init)
         key = self.declare(node.name, type_)
         quals = node.type.quals if isinstance(node.type, c_ast.PtrDecl) else None
         if {"_Atomic", "restrict"} & set(quals or []):
@@ -139,13 +140,13 @@ class Walk(Evaluation):
 
     def visit_If(self, node: c_ast.If) -> None:
         self.visit(node.cond)
-        before, ends = self.known, list[dict[Key, Value]]()
+        before, ends = self.known, list[dict[Root, Value]]()
         for part in (node.iftrue, node.iffalse):
             self.known = before
             with self.branch():
                 self.visit(part)
                 ends.append(self.known)
-        self.known = join_known(*ends)
+        self.known = self.join_known(*ends)
 
     def visit_While(self, node: c_ast.While | c_ast.DoWhile) -> None:
         self._repeat(node, assigned(node))
@@ -162,7 +163,7 @@ class Walk(Evaluation):
         self,
         node: c_ast.For | c_ast.While | c_ast.DoWhile,
         names: frozenset[str],
-        item: tuple[Key, Integer] | None = None,
+        item: tuple[Root, Integer] | None = None,
         step: c_ast.Node | None = None,
     ) -> None:
         """Walk a loop.
@@ -172,10 +173,7 @@ class Walk(Evaluation):
             item: The counter of a loop over items. Each turn of it is a turn of each item.
             step: What follows a turn, also one that `continue` ends.
         """
-        left, growing = self.left, self.growing
-        if item is None:
-            unknown = frozenset() if self.in_helper else self._numbers
-            self.growing |= find_growing(node, self.body, self.functions, self.pointed, unknown)
+        left, first = self.left, len(self.rows)
         self.forget(names)
         with self.branch(is_done=item is not None):
             if item:
@@ -186,13 +184,14 @@ class Walk(Evaluation):
         noted = len(self.signed)
         with self.branch():
             self.visit(step)
-        self.growing = growing
         if item is not None:  # its range says which numbers the counter gets
             del self.signed[noted:]
+        elif line := find_growing(self.rows, first):
+            self.signed.append(SignedResult(None, frozenset(), (0, 0), line, _GROWS))
         self.forget(names)
         self.left = left | (self.left - {c_ast.Break, c_ast.Continue})
 
-    def _find_items(self, node: c_ast.For, names: frozenset[str]) -> tuple[Key, Integer] | None:
+    def _find_items(self, node: c_ast.For, names: frozenset[str]) -> tuple[Root, Integer] | None:
         """Return the counter of a loop over items, and its value in the body; or None."""
         name, step = split_step(node.next)
         found = self.find(name)

@@ -30,7 +30,7 @@ values.py, branch: branches agree on integers
 - if (left.value, left.type) == (right.value, right.type)
 + if True
 values.py, pointer: branches agree on pointers
-- return Pointer(left.arguments | right.arguments, None, left.target)
+- return Pointer(left.arguments | right.arguments, None, left.target, root=root)
 + return left
 values.py, modulo: a remainder is the number
 - rest = left.value - right.value * quotient
@@ -94,8 +94,8 @@ evaluation.py, union: a part is the whole
 - return _Storage(place.key, type_)
 + return _Storage(place.key, type_, True)
 evaluation.py, returns: helpers return what comes first
-- found = join(found, value)
-+ pass
+- reduce(join, self.returned)
++ self.returned[0]
 evaluation.py, short: casts of pointers do nothing
 - return value.to(type_.target)
 + return value

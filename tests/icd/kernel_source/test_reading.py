@@ -91,7 +91,7 @@ def test_includes_come_from_the_options(tmp_path: Path) -> None:
 UNREADABLE = {
     "global int *p = x; global int **q = &p; **q = 1;": "kept in p",
     "struct { global int *p; } s; s.p = x; s.p[0] = 1;": "not followed",
-    "global int *a[2]; a[0] = x;": "memory",
+    "global int *a[2]; a[0] = x;": "not followed",
     "long p = (long)x; *(global int *)p = 1;": "becomes a number",
     "global int *p = x; for (int j = 0; j < 2; j++) { p[j] = 3; p = y; }": "elsewhere",
     "event_t e = async_work_group_copy(l, x, 4, 0);": "async_work_group_copy",
