@@ -71,7 +71,7 @@ class LaunchValues:
         if one.kind == "argument":
             value = self.arguments.get(one.name)
             return None if value is None else (value, value)
-        if one.kind == "item":
+        if one.kind in ("item", "turn"):
             first, behind = (self.bounds(part) for part in one.parts)
             if first is None or behind is None:
                 return None

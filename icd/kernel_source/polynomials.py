@@ -23,9 +23,10 @@ class Symbol:
         kind: `id` is get_global_id without the offset. `local`, `group`, `local_size`,
             `global_size`, `groups` and `offset` are the other ids and sizes. `rest` is the
             size of a smaller last group, or 0. `argument`, `item` (the counter of the loop over
-            items), `quotient` and `bits` (of `&`, `|` and `^`) are the others.
+            items), `turn` (that of another loop), `quotient` and `bits` (of `&`, `|` and `^`) are
+            the others.
         name: Its dimension, or its name.
-        parts: An item's first value and the value behind its last. A quotient's dividend and
+        parts: A counter's first value and the value behind its last. A quotient's dividend and
             divisor. What an operator of bits has on both sides.
     """
 
@@ -45,7 +46,7 @@ class Symbol:
         """Whether items of one launch have different numbers."""
         if self.kind in ("quotient", "bits"):
             return any(part.varies for part in self.parts)
-        return self.kind in ("id", "local", "group", "item")
+        return self.kind in ("id", "local", "group", "item", "turn")
 
 
 _Product = tuple[Symbol, ...]

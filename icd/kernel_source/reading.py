@@ -234,6 +234,7 @@ _WHY: Final = {
     "bits": "its place depends on bits of a number",
     "local": "its place depends on the place in the group",
     "group": "its place depends on the group",
+    "turn": "its place depends on the turn of a loop",
 }
 
 

@@ -87,6 +87,8 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
 
 def split_step(node: c_ast.Node | None) -> tuple[str, c_ast.Node | None]:
     """Return the variable that a loop's last part increases, and by what."""
+    if isinstance(node, c_ast.UnaryOp) and node.op in ("++", "p++"):
+        return node.expr.name if isinstance(node.expr, c_ast.ID) else "", c_ast.Constant("int", "1")
     if isinstance(node, c_ast.Assignment) and isinstance(node.lvalue, c_ast.ID):
         name, right = node.lvalue.name, node.rvalue
         if node.op == "+=":

@@ -157,48 +157,41 @@ class Walk(Evaluation):
         with self.scope():
             self.visit(node.init)
             names = assigned(node.stmt) | assigned(node.cond) | assigned(node.next)
-            self._repeat(node, names, self._find_items(node, names), node.next)
+            self._repeat(node, names, self._find_counter(node, names), node.next)
 
     def _repeat(
         self,
         node: c_ast.For | c_ast.While | c_ast.DoWhile,
         names: frozenset[str],
-        item: tuple[Root, Integer] | None = None,
+        counter: dict[Root, Value] | None = None,
         step: c_ast.Node | None = None,
     ) -> None:
         """Walk a loop.
 
         Args:
             names: What it assigns.
-            item: The counter of a loop over items. Each turn of it is a turn of each item.
+            counter: Its value in each turn. Each turn of a loop over items is a turn of each item.
             step: What follows a turn, also one that `continue` ends.
         """
         left, first = self.left, len(self.rows)
+        is_of_items = self.loop is not None and self.loop.node is node
+        for part, is_done in (([node.cond, node.stmt], is_of_items), ([step], False)):
+            self.forget(names)
+            with self.branch(is_done=is_done):
+                self.known |= counter or {}
+                for one in part:
+                    self.visit(one)
         self.forget(names)
-        with self.branch(is_done=item is not None):
-            if item:
-                self.known[item[0]] = item[1]
-            self.visit(node.cond)
-            self.visit(node.stmt)
-        self.forget(names)
-        noted = len(self.signed)
-        with self.branch():
-            self.visit(step)
-        if item is not None:  # its range says which numbers the counter gets
-            del self.signed[noted:]
-        elif line := find_growing(self.rows, first):
+        if not is_of_items and (line := find_growing(self.rows, first)):
             self.signed.append(SignedResult(None, frozenset(), (0, 0), line, _GROWS))
-        self.forget(names)
         self.left = left | (self.left - {c_ast.Break, c_ast.Continue})
 
-    def _find_items(self, node: c_ast.For, names: frozenset[str]) -> tuple[Root, Integer] | None:
-        """Return the counter of a loop over items, and its value in the body; or None."""
+    def _find_counter(self, node: c_ast.For, names: frozenset[str]) -> dict[Root, Value] | None:
+        """Return the value of a loop's counter in each turn; or None."""
         name, step = split_step(node.next)
         found = self.find(name)
         start = self.known.get(found[0]) if found else None
         if found is None or not isinstance(start, Integer) or not self.is_tracked(name):
-            return None
-        if self.loop or node not in self._kernel.body.block_items or ends_early(node.stmt):
             return None
         if name in assigned(node.stmt) | assigned(node.cond):
             return None
@@ -206,19 +199,22 @@ class Walk(Evaluation):
         self.forget(names)
         by: Value = self.visit(step)
         bound = self._bound(node.cond, name)
-        first = start.value - symbol("id", 0)
         if not isinstance(by, Integer) or bound is None or type_.kind != "integer":
-            return None
-        if by.value != symbol("global_size", 0) or bound.value.varies or first.varies:
             return None
         # `i < bound` compares in the larger type. All must be right there, after the last step too
         compared = common_type(start, bound)
         needs = start.exact | by.exact | Integer(bound.value + by.value, type_, bound.needs).exact
         for one in (start, bound):
             needs |= Integer(one.value, compared).exact
-        self.loop = ItemLoop(node, name, type_, first, bound.value)
-        item = symbol("item", name, first, bound.value)
-        return key, Integer(item, type_, needs | ONE_DIMENSION)
+        first, is_alone = start.value - symbol("id", 0), not self.loop and not ends_early(node.stmt)
+        if is_alone and by.value == symbol("global_size", 0):
+            is_outside = node in self._kernel.body.block_items
+            if is_outside and not first.varies and not bound.value.varies:
+                self.loop = ItemLoop(node, name, type_, first, bound.value)
+                item = symbol("item", name, first, bound.value)
+                return {key: Integer(item, type_, needs | ONE_DIMENSION)}
+        turn = symbol("turn", f"{name} {key[1]}", start.value, bound.value)
+        return {key: Integer(turn, type_, needs)} if (by.value.constant or 0) > 0 else None
 
     def _bound(self, node: c_ast.Node | None, name: str) -> Integer | None:
         """Return N of a condition `i < N` or `i <= N`."""

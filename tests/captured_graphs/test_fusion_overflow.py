@@ -373,9 +373,9 @@ class _Number:
         self.overflows |= self._wrap(value) != value
         return self._wrap(value)
 
-    def run(self, items: int) -> bool:
-        """Return whether an item's number does not fit somewhere."""
-        for k in range(items):
+    def run(self, values: range) -> bool:
+        """Return whether a number does not fit somewhere."""
+        for k in values:
             self._value(k)
         return self.overflows
 
@@ -386,20 +386,28 @@ def _divide(name: str, left: int, divisor: int) -> int:
 
 
 def check_proofs(seeds: range) -> int:
-    """Check that random expressions have their proven values. Returns how many fit."""
+    """Check that random expressions of an item's number, or of a loop's counter, have their proven
+    values. Returns how many fit."""
 
-    def find(kind: str, text: str, items: int) -> tuple[bool, str]:
-        text = f"kernel void f(global {kind} *z) {{ {kind} k = get_global_id(0); z[k] = {text}; }}"
-        return overflow.find_overflow(read_kernel(text, "", "f", {}), LaunchValues((items, 1, 1)))
+    def find(kind: str, text: str, values: range, is_loop: bool) -> tuple[bool, str]:
+        body = f"k = get_global_id(0); z[k] = {text};"
+        if is_loop:
+            test, step = f"k < {values.stop}", f"k += {values.step}"
+            body = f"k; for (k = {values.start}; {test}; {step}) z[get_global_id(0)] = {text};"
+        access = read_kernel(f"kernel void f(global {kind} *z) {{ {kind} {body} }}", "", "f", {})
+        return overflow.find_overflow(access, LaunchValues((len(values), 1, 1)))
 
-    assert all(find("int", one, 17)[0] for one in _TOO_LARGE)
+    assert all(find("int", one, range(17), False)[0] for one in _TOO_LARGE)
     proven = 0
     for seed in seeds:
         made = random.Random(seed)
-        kind, items = made.choice([*_BITS]), made.choice([1, 2, 17, 200])
+        kind, is_loop = made.choice([*_BITS]), made.random() < 0.5
+        values = range(made.choice([1, 2, 17, 200]))
+        if is_loop:
+            values = range(made.choice([0, -9, 5]), len(values), made.choice([1, 3]))
         number = _Number(made, kind)
-        may_overflow, reason = find(kind, number.text, items)
-        assert may_overflow or not number.run(items), number.text
+        may_overflow, reason = find(kind, number.text, values, is_loop)
+        assert may_overflow or not number.run(values), number.text
         assert may_overflow or not reason
         proven += not may_overflow
     return proven
@@ -424,6 +432,7 @@ def test_more_of_what_is_proven_fits() -> None:
         (LaunchValues.range, "-power if min(ends) < 0 else 0, power - 1", "0, power >> 1"),
         (LaunchValues._bound_remainder, "min(most - 1, first[1])", "min(most - 2, first[1])"),
         (LaunchValues.range, "last = max(0, size - 1)", "last = max(0, size - 2)"),
+        (LaunchValues.range, "behind[1] - 1", "behind[1] - 2"),
     ],
 )
 def test_wrong_proofs_are_caught(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.icd.kernel_source.reading import read_kernel
+from fairlead.icd.command_buffer.rewrites.overflow import find_overflow
+from fairlead.icd.kernel_source.reading import LaunchValues, read_kernel
 
 HELPERS = """
 int triple(int a) { return a * 3; }
@@ -100,6 +101,18 @@ def test_what_loops_let_grow(loop: str) -> None:
     found = read_kernel(f"{HELPERS}{HEAD}\n {loop}; }} }}", "", "f", {})
     assert {one.line for one in found.signed if "grow" in one.refusal} <= {3, 4, 5, 15}
     assert any("grow" in one.refusal for one in found.signed) == LOOPS[loop]
+
+
+def test_numbers_of_counters_are_known() -> None:
+    """So what follows from them is calculated with a launch's values."""
+    loop = "for (int j = 5; j <= n; j += 1000) v = 900 * j + k; }"
+    read = read_kernel(f"{HEAD} }} {loop}", "", "f", {})
+    for n, fits in (5, True), (2_000_000, True), (2_400_000, False), (1 << 31, False):
+        found = find_overflow(read, LaunchValues((1000, 1, 1), arguments={"n": n}))
+        assert found[0] != fits
+    body = f"{HEAD} }} for (int j = 0; j < 100; j++) y[j] = j; }}"
+    reason = read_kernel(body, "", "f", {}).arguments["y"].reason
+    assert reason and "turn of a loop" in reason.text
 
 
 def test_loops_apart_are_no_loop() -> None:
