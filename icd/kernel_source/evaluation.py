@@ -412,6 +412,9 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             return self._identify(name, values)
         self.uses |= {use for use, names in _USES.items() if names.fullmatch(name)}
         pointers = [value for value in values if isinstance(value, Pointer) and value.arguments]
+        for value in values:
+            if isinstance(value, Pointer) and not value.arguments:  # it may write there
+                self.note(value.root, Unknown())
         if pointers:
             self._touch(name, node, values, pointers)
         is_limit = len(values) == {"min": 2, "max": 2, "clamp": 3}.get(name)

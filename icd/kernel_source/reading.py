@@ -22,7 +22,7 @@ from .errors import UnreadableKernel
 from .evaluation import Access, KernelParameter, SignedResult, parameters
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, number
-from .syntax import find_carried, line_of, uses_ids, uses_of_ids
+from .syntax import line_of, uses_ids, uses_of_ids
 from .walk import ItemLoop, Walk
 
 __all__ = [
@@ -162,9 +162,8 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
     declared = tuple(parameters(function, SourceTypes(program)))
     loop = walk.loop
     if loop:
-        carried = find_carried(function, loop.node, loop.variable)
         asks = uses_ids(program.functions, function, loop.node, loop.variable)
-        loop = replace(loop, carried=carried, uses_ids=asks)
+        loop = replace(loop, uses_ids=asks)
     pointers = [one for one in declared if one.type.kind == "pointer"]
     return KernelAccess(
         function.decl.name,

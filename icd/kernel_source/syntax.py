@@ -85,21 +85,6 @@ def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
     return any(ends_early(child, inside=inside) for child in children(body))
 
 
-def split_step(node: c_ast.Node | None) -> tuple[str, c_ast.Node | None]:
-    """Return the variable that a loop's last part increases, and by what."""
-    if isinstance(node, c_ast.UnaryOp) and node.op in ("++", "p++"):
-        return node.expr.name if isinstance(node.expr, c_ast.ID) else "", c_ast.Constant("int", "1")
-    if isinstance(node, c_ast.Assignment) and isinstance(node.lvalue, c_ast.ID):
-        name, right = node.lvalue.name, node.rvalue
-        if node.op == "+=":
-            return name, right
-        if node.op == "=" and isinstance(right, c_ast.BinaryOp) and right.op == "+":
-            for one, other in ((right.left, right.right), (right.right, right.left)):
-                if isinstance(one, c_ast.ID) and one.name == name:
-                    return name, other
-    return "", None
-
-
 def uses_of_ids(functions: Mapping[str, c_ast.FuncDef], node: c_ast.Node) -> frozenset[str]:
     """Return the functions of ids that a part of a kernel calls, itself or in helpers.
 
@@ -164,30 +149,14 @@ def _names_given(node: c_ast.Node) -> set[str]:
     return (found | {node.name} if isinstance(node, c_ast.Decl | c_ast.Typedef) else found) - {None}
 
 
-# Both questions look at names only. A name stands for each variable of that name. So "yes" may be
-# wrong where names are shadowed, and "no" is not.
-
-
-def find_carried(kernel: c_ast.FuncDef, loop: c_ast.For, counter: str) -> frozenset[str]:
-    """Return the variables that one turn of a loop leaves for a later one.
-
-    A variable is carried if it is declared outside of the body and changed in the loop. An array,
-    or a variable whose address is taken, may be changed by any pointer.
-    """
-    outside: dict[str, c_ast.Decl] = {}
-    for part in (kernel.decl, *_others(kernel, loop)):
-        outside |= declared(part)
-    arrays = {name for name, one in outside.items() if isinstance(one.type, c_ast.ArrayDecl)}
-    pointers = {name for name, one in outside.items() if isinstance(one.type, c_ast.PtrDecl)}
-    changed = (assigned(loop.cond) | assigned(loop.next)) - {counter} | assigned(loop.stmt)
-    changed |= assigned(loop.stmt, elements=True) - pointers
-    return frozenset((changed | arrays | addressed(kernel.body)) & outside.keys())
-
-
 def uses_ids(
     functions: Mapping[str, c_ast.FuncDef], kernel: c_ast.FuncDef, loop: c_ast.For, counter: str
 ) -> bool:
-    """Whether the body of a loop uses ids otherwise than by the loop's counter."""
+    """Whether the body of a loop uses ids otherwise than by the loop's counter.
+
+    It looks at names only. A name stands for each variable of that name. So "yes" may be wrong
+    where names are shadowed, and "no" is not.
+    """
     depends = set[str]()
     while True:
         found = set[str]()

@@ -112,9 +112,9 @@ def join(left: Value, right: Value) -> Value:
         case Integer(), Integer() if (left.value, left.type) == (right.value, right.type):
             return replace(left, needs=left.needs | right.needs)
         case Pointer(), Pointer():
-            if (left.arguments, left.offset) == (right.arguments, right.offset):
-                return replace(left, needs=left.needs | right.needs)
             root = left.root if left.root == right.root else BEHIND
+            if (left.arguments, left.offset, root) == (right.arguments, right.offset, left.root):
+                return replace(left, needs=left.needs | right.needs)
             return Pointer(left.arguments | right.arguments, None, left.target, root=root)
         case _:
             type_ = combine_types(find_type(left), find_type(right))

@@ -73,6 +73,20 @@ class Variables:
         """Note that a variable, or a part of it, gets a value."""
         self.rows.append((root, find_flows(value), self.line))
 
+    def list_changed(self, first: int) -> frozenset[str]:
+        """Return the variables in scope that rows may have changed, from the first one on.
+
+        A pointer that may lead to several may lead to any array.
+        """
+        roots = {root for root, *_ in self.rows[first:]}
+        arrays = roots & {BEHIND}
+        return frozenset(
+            name
+            for scope in self._scopes
+            for name, (key, type_) in scope.items()
+            if self._roots[key] in roots or (type_.kind == "array" and arrays)
+        )
+
     def set(self, key: Root, type_: CType, value: Value) -> Value:
         """Give a variable a value. Returns what is known of it then."""
         name = key[0]

@@ -10,7 +10,7 @@ reach memory raises `UnreadableKernel`. A pointer that it would lose sight of is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pycparser import c_ast
@@ -22,7 +22,7 @@ from .evaluation import Evaluation, SignedResult, parameters
 from .growth import MEMORY, Root, find_growing
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import assigned, ends_early, line_of, split_step
+from .syntax import assigned, ends_early, line_of
 from .values import Integer, Pointer, Unknown, Value, common_type
 
 _GROWS: Final = "an inner loop lets a signed integer grow again and again"
@@ -182,13 +182,16 @@ class Walk(Evaluation):
                 for one in part:
                     self.visit(one)
         self.forget(names)
-        if not is_of_items and (line := find_growing(self.rows, first)):
+        if self.loop and is_of_items:
+            changed = self.list_changed(first) - {self.loop.variable}
+            self.loop = replace(self.loop, carried=changed)
+        elif line := find_growing(self.rows, first):
             self.signed.append(SignedResult(None, frozenset(), (0, 0), line, _GROWS))
         self.left = left | (self.left - {c_ast.Break, c_ast.Continue})
 
     def _find_counter(self, node: c_ast.For, names: frozenset[str]) -> dict[Root, Value] | None:
         """Return the value of a loop's counter in each turn; or None."""
-        name, step = split_step(node.next)
+        name = next(iter(assigned(node.next)), "")
         found = self.find(name)
         start = self.known.get(found[0]) if found else None
         if found is None or not isinstance(start, Integer) or not self.is_tracked(name):
@@ -197,24 +200,30 @@ class Walk(Evaluation):
             return None
         key, type_ = found
         self.forget(names)
-        by: Value = self.visit(step)
-        bound = self._bound(node.cond, name)
-        if not isinstance(by, Integer) or bound is None or type_.kind != "integer":
+        bound, noted = self._bound(node.cond, name), len(self.signed)
+        if bound is None:
+            return None
+        turn = symbol("turn", f"{name} {key[1]}", start.value, bound.value)
+        with self.branch():
+            self.known[key] = Integer(turn, type_)
+            self.visit(node.next)
+            after = self.known[key]
+        del self.signed[noted:]
+        if not isinstance(after, Integer):
             return None
         # `i < bound` compares in the larger type. All must be right there, after the last step too
-        compared = common_type(start, bound)
-        needs = start.exact | by.exact | Integer(bound.value + by.value, type_, bound.needs).exact
+        by, compared = after.value - turn, common_type(start, bound)
+        needs = start.exact | after.needs | Integer(bound.value + by, type_, bound.needs).exact
         for one in (start, bound):
             needs |= Integer(one.value, compared).exact
-        first, is_alone = start.value - symbol("id", 0), not self.loop and not ends_early(node.stmt)
-        if is_alone and by.value == symbol("global_size", 0):
-            is_outside = node in self._kernel.body.block_items
-            if is_outside and not first.varies and not bound.value.varies:
-                self.loop = ItemLoop(node, name, type_, first, bound.value)
-                item = symbol("item", name, first, bound.value)
-                return {key: Integer(item, type_, needs | ONE_DIMENSION)}
-        turn = symbol("turn", f"{name} {key[1]}", start.value, bound.value)
-        return {key: Integer(turn, type_, needs)} if (by.value.constant or 0) > 0 else None
+        is_strided, first = by == symbol("global_size", 0), start.value - symbol("id", 0)
+        if not is_strided and (by.constant or 0) <= 0:
+            return None
+        is_outside = node in self._kernel.body.block_items and not ends_early(node.stmt)
+        if is_strided and is_outside and not (self.loop or first.varies or bound.value.varies):
+            self.loop = ItemLoop(node, name, type_, first, bound.value)
+            turn, needs = symbol("item", name, first, bound.value), needs | ONE_DIMENSION
+        return {key: Integer(turn, type_, needs)}
 
     def _bound(self, node: c_ast.Node | None, name: str) -> Integer | None:
         """Return N of a condition `i < N` or `i <= N`."""

@@ -77,6 +77,8 @@ LOOPS = {
     "a[j] += 1": False,
     "b[0] = a[1] + k; v = b[0]": False,
     "int *p = a; *p = a[0] * 3": True,
+    "int *p = y[i] ? a : b; *p = *p * 3": True,
+    "v += w; fract(r, &w)": True,
     "s.a[0] = s.b * 3; s.b = s.a[1]": True,
     "y[i] = y[i] * 3": True,
     "y[i] += k": False,

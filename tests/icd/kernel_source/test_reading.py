@@ -63,6 +63,30 @@ def test_loop_that_uses_ids_says_so() -> None:
     assert loop and loop.carried == {"a"}
 
 
+@pytest.mark.parametrize(
+    ("before", "body", "carried"),
+    [
+        ("float t = 1;", "z[i] = t; float s = 2; s += x[i];", ""),
+        ("float t = 1;", "t += x[i];", "t"),
+        ("float t[2] = {1, 2};", "z[i] = t[i % 2];", ""),
+        ("float t[2] = {1, 2};", "t[0] = x[i];", "t"),
+        ("float t[2]; float *p = t;", "p[1] = x[i];", "t"),
+        ("float t[2], u[2]; float *p = a > 0 ? t : u;", "*p = x[i];", "t u"),
+        ("float t; float *p = &t;", "*p = x[i];", "t"),
+        ("float t;", "z[i] = fract(x[i], &t);", "t"),
+        ("float t;", "float s; z[i] = fract(x[i], &s);", ""),
+        ("float2 t = 0;", "t.x = x[i];", "t"),
+        ("struct { float s; } t;", "t.s = x[i];", "t"),
+        ("int t = 0;", "int t = 1; t++;", ""),
+        ("int t = 0;", "{ int t = 1; } t++;", "t"),
+    ],
+)
+def test_what_one_item_leaves_for_the_next(before: str, body: str, carried: str) -> None:
+    source = ELEMENTWISE.replace("//CL//\n  for", f"{before}\n  for").replace("BODY", body)
+    loop = read(source, "axpbyz").loop
+    assert loop and loop.carried == set(carried.split())
+
+
 def test_plain_kernel() -> None:
     access = read(
         "kernel void k(global float *x, global float *y, int n) {"
