@@ -15,8 +15,8 @@ from .c_types import CType
 
 #: A variable: its name, and a number of its own.
 Root = tuple[str, int]
-#: What stands for variables that pointers lead to, for the memory and the values of arguments, for
-#: numbers that are known, and for an operator of signed integers. No variable has such a name.
+#: What stands for variables behind pointers, for memory and values of arguments, for numbers that
+#: are known, and for an operator of signed integers. No variable has such a name.
 BEHIND, MEMORY, KNOWN, SIGNED = ((word, 0) for word in ("*", "[]", "#", "+-"))
 #: The variables that a number is made of, and how many times it has each.
 Flows = Mapping[Root, float]
