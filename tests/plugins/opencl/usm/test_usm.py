@@ -355,25 +355,6 @@ def test_host_memory_is_made_known_where_the_device_can_use_it(way: Way, ur: Cal
         assert way.info(address, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
 
 
-def test_host_memory_that_cannot_be_made_known(way: Way, ur: Calls) -> None:
-    host = ctypes.create_string_buffer(3 * mmap.PAGESIZE)
-    inside = ctypes.addressof(host) // mmap.PAGESIZE * mmap.PAGESIZE + mmap.PAGESIZE
-    flags = struct(
-        "ur_exp_usm_host_alloc_register_properties_t",
-        "EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES",
-        flags=2,
-    )
-    assert ur("urUSMImportExp", way.context, host, 0) == "INVALID_SIZE"
-    assert ur("urUSMImportExp", way.context, None, 8) == "INVALID_NULL_POINTER"
-    assert ur("urUSMHostAllocRegisterExp", way.context, inside, 0, None) == "INVALID_VALUE"
-    assert ur("urUSMHostAllocRegisterExp", way.context, inside, 100, None) == "INVALID_VALUE"
-    given = "urUSMHostAllocRegisterExp", way.context, inside + 1, mmap.PAGESIZE, None
-    assert ur(*given) == "INVALID_VALUE"
-    given = "urUSMHostAllocRegisterExp", way.context, inside, mmap.PAGESIZE, ctypes.byref(flags)
-    assert ur(*given) == "INVALID_ENUMERATION"
-    assert ur("urUSMHostAllocUnregisterExp", way.context, inside) == "INVALID_VALUE"
-
-
 def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> None:
     """Intel's driver tells of its own memory, whoever allocated it."""
     if "Intel" not in way.device.platform.name or way.name == "buffer":

@@ -47,22 +47,6 @@ def test_a_blocking_copy_of_another_thread_is_complete_when_it_returns(way: Way,
         found.clear()
 
 
-def test_sizes_beyond_all_addresses(way: Way, ur: Calls) -> None:
-    address, host = way.alloc("device", 64), ctypes.create_string_buffer(64)
-    for size in ((1 << 64) - 1, (1 << 64) - 64):
-        for target, source in ((address, host), (host, address), (host, host)):
-            given = "urEnqueueUSMMemcpy", way.queue, True, target, source, size, 0, None, None
-            assert ur(*given) == "INVALID_SIZE"
-        found = ur("urEnqueueUSMFill", way.queue, host, 1, b"x", size, 0, None, None)
-        assert found == "INVALID_SIZE"
-        assert ur("urEnqueueUSMPrefetch", way.queue, host, size, 0, 0, None, None) == "INVALID_SIZE"
-        place = (host, size, address, 64, 64, 1 << 40)
-        assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, 0, None, None) == "INVALID_SIZE"
-        given = "urEnqueueUSMFill2D", way.queue, host, size, 1, b"x", 1, 1 << 40, 0, None, None
-        assert ur(*given) == "INVALID_SIZE"
-    way.free(address)
-
-
 # fills
 
 
@@ -145,46 +129,6 @@ def test_rows_are_copied(
                     )
                 )
         ur.ok("urQueueRelease", queue)
-
-
-def test_rows_that_do_not_fit(way: Way, ur: Calls) -> None:
-    address = way.alloc("device", 1024)
-    host = ctypes.create_string_buffer(4096)
-    end = 0, None, None
-    for target_pitch, source_pitch, width, height in (
-        (0, 64, 4, 4),
-        (64, 0, 4, 4),
-        (60, 64, 64, 4),
-        (64, 60, 64, 4),
-        (64, 64, 64, 0),
-        (64, 64, 64, 17),
-        (600, 64, 64, 2),
-    ):
-        place = (address, target_pitch, host, source_pitch, width, height)
-        assert ur("urEnqueueUSMMemcpy2D", way.queue, True, *place, *end) == "INVALID_SIZE"
-    given = "urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address + 512, 64, 64, 9, *end
-    assert ur(*given) == "INVALID_SIZE"
-    given = "urEnqueueUSMMemcpy2D", way.queue, True, None, 64, address, 64, 64, 9, *end
-    assert ur(*given) == "INVALID_NULL_POINTER"
-    ur.ok(
-        "urEnqueueUSMMemcpy2D", way.queue, True, host, 64, address, 64, 0, 4, *end
-    )  # rows of nothing
-    for pitch, count, width, height in (
-        (0, 1, 4, 4),
-        (60, 1, 64, 4),
-        (64, 0, 64, 4),
-        (64, 3, 63, 4),
-        (64, 64, 8, 4),
-        (64, 1, 0, 4),
-        (64, 1, 64, 0),
-        (64, 16, 20, 3),
-        (64, 1, 64, 17),
-    ):
-        code = ur("urEnqueueUSMFill2D", way.queue, address, pitch, count, host, width, height, *end)
-        assert code == "INVALID_SIZE", (pitch, count, width, height)
-    given = "urEnqueueUSMFill2D", way.queue, address, 64, 4, None, 64, 4, *end
-    assert ur(*given) == "INVALID_NULL_POINTER"
-    way.free(address)
 
 
 @table(
