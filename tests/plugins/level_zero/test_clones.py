@@ -137,18 +137,6 @@ def test_what_the_host_writes(bench: ZeBench) -> None:
     assert any(rows.all[16:18])
 
 
-def test_group_counts_in_memory(bench: ZeBench) -> None:
-    out, counts, source = bench.ints(count=3), bench.ints(1, 1, 1), bench.list(flags=CLONEABLE)
-    kernel = bench.kernel("add", out.pointer, c_int(1))
-    given = ctypes.c_void_p(counts.address), None, 0, None
-    bench.ze.ok("zeCommandListAppendLaunchKernelIndirect", source, kernel, *given)
-    made = cloned(bench, source)
-    for count, expected in ((2, [1, 1, 0]), (3, [2, 2, 1])):
-        counts[0] = count
-        bench.run(made)
-        assert out.all == expected
-
-
 def test_threads_clone_one_list_and_run_their_clones(bench: ZeBench) -> None:
     out, source = bench.ints(count=8), bench.list(mutable=True, flags=CLONEABLE)
     number, wrong = bench.next_id(source), list[object]()

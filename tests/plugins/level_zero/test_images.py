@@ -153,18 +153,6 @@ def test_an_image_may_be_destroyed_while_a_list_runs(bench: ZeBench) -> None:
 # queries
 
 
-def test_limits(bench: ZeBench) -> None:
-    row = bench.ze.properties(
-        "zeDeviceGetImageProperties", "ze_device_image_properties_t", bench.device
-    )
-    names = "1D", "2D", "3D"
-    assert all(getattr(row, f"maxImageDims{name}") >= 2048 for name in names)
-    assert row.maxImageArraySlices >= 256
-    assert row.maxSamplers >= 16
-    assert row.maxReadImageArgs >= 8
-    assert row.maxWriteImageArgs >= 8
-
-
 @pytest.mark.parametrize(("kind", "filters"), [("UINT", 1), ("UNORM", 3)])
 def test_how_a_format_is_sampled(bench: ZeBench, kind: str, filters: int) -> None:
     desc, support = described(), new("ze_image_format_support_ext_properties_t")

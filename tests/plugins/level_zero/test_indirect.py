@@ -77,24 +77,6 @@ def test_other_queues_go_on_meanwhile(bench: ZeBench) -> None:
     assert out[0] == 1
 
 
-def test_a_synchronous_list_waits_for_the_launch(bench: ZeBench) -> None:
-    out, counts, made = bench.ints(0), bench.ints(1, 1, 1), bench.immediate(mode=1)
-    for _ in range(3):
-        append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts)
-    assert out[0] == 3
-
-
-@pytest.mark.parametrize("is_immediate", [False, True])
-def test_an_event_has_the_times_of_the_launch(bench: ZeBench, is_immediate: bool) -> None:
-    out, counts, (event,) = bench.ints(0), bench.ints(1, 1, 1), bench.events(1, flags=5)
-    made = bench.immediate() if is_immediate else bench.list()
-    append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts, event)
-    bench.finish(made)
-    given = "zeEventQueryKernelTimestamp", "ze_kernel_timestamp_result_t", event
-    times = getattr(bench.ze.properties(*given), "global")
-    assert 0 < times.kernelStart <= times.kernelEnd
-
-
 @pytest.mark.parametrize("kind", ["any-order", "in-order", "immediate"])
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_several_kernels_wait_for_an_event(bench: ZeBench, kind: str, most: int) -> None:
@@ -114,15 +96,6 @@ def test_several_kernels_wait_for_an_event(bench: ZeBench, kind: str, most: int)
     bench.ze.ok("zeEventHostSignal", gate)
     bench.ze.ok("zeEventHostSynchronize", end, FOREVER)
     assert [out[0] for out in outs] == [6] * most + [1] * (3 - most)
-
-
-def test_several_kernels_on_an_immediate_list_signal_their_end(bench: ZeBench) -> None:
-    out, number, counts = bench.ints(count=2), bench.ints(2), bench.ints(2, 1, 1, 1, 1, 1)
-    kernels = [bench.kernel(name, out.pointer, c_int(3)) for name in ("add", "mul")]
-    made, (event,) = bench.immediate(flags=2), bench.events(1)
-    append_all(bench, made, kernels, number, counts, event)
-    bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
-    assert out.all == [9, 3]
 
 
 # mutable lists

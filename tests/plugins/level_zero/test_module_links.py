@@ -261,13 +261,6 @@ def test_texts_are_linked(bench: ZeBench) -> None:
     assert names(bench, module) == [b"store"]
 
 
-def test_one_input_is_like_a_plain_module(bench: ZeBench) -> None:
-    text = b"kernel void store(global int *out, int value) { out[0] = value + NUMBER; }"
-    code, module, log = module_of_several(bench, TEXT, (text, b"-DNUMBER=2", None))
-    assert code == "SUCCESS", log
-    assert stored(bench, module, 5) == 7
-
-
 def test_what_of_several_inputs_is_wrong_is_in_the_log(bench: ZeBench) -> None:
     broken = b"int plus(int value) { return nonsense; }"
     code, _, log = module_of_several(bench, TEXT, (CALLER, None, None), (broken, None, None))

@@ -114,18 +114,6 @@ def test_wrong_settings_are_refused(bench: ZeBench) -> None:
     assert bench.ze.code(*create) == "INVALID_KERNEL_NAME"
 
 
-def test_a_launch_without_arguments_or_groups_is_refused(bench: ZeBench) -> None:
-    made, count = bench.list(), new("ze_group_count_t", groupCountX=1, groupCountY=1, groupCountZ=1)
-    routine, kernel = "zeCommandListAppendLaunchKernel", bench.kernel("add")
-    given = byref(count), None, 0, None
-    assert bench.ze.code(routine, made, kernel, *given) == "INVALID_ARGUMENT"
-    assert bench.ze.code(routine, made, kernel, None, *given[1:]) == "INVALID_NULL_POINTER"
-    assert bench.ze.code(routine, made, None, *given) == "INVALID_NULL_HANDLE"
-    bench.ze.ok("zeKernelDestroy", kernel)
-    assert bench.ze.code(routine, made, kernel, *given) == "INVALID_KERNEL_HANDLE"
-    assert bench.ze.code(routine, made, bench.queue, *given) == "INVALID_KERNEL_HANDLE"
-
-
 def test_null_stands_for_a_value_of_zeros(bench: ZeBench) -> None:
     """As on GPUs: Intel's adapters give NULL for eight bytes of zeros, also where nobody tells what
     the argument is."""

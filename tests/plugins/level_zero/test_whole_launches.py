@@ -7,7 +7,7 @@ from ctypes import byref, c_double, c_float, c_int, c_int8, c_size_t
 from typing import Any
 
 import pytest
-from helpers.ze_bench import FOREVER, ZeBench, argument
+from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
 
 from fairlead.icd.nvidia_ptx import PtxProgram
@@ -88,19 +88,6 @@ def test_values_of_all_sizes(bench: ZeBench) -> None:
     assert append(bench, immediate, kernel, places(*given), size=2) == "SUCCESS"
     bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
     assert out.all == [1, 9, 3, 10, 4, 5, 6, 1]
-
-
-def test_a_command_that_can_be_changed(bench: ZeBench) -> None:
-    out, made = bench.ints(count=2), bench.list(mutable=True)
-    number = bench.next_id(made)
-    given = places(out.pointer, c_int(5))
-    assert append(bench, made, bench.kernel("add"), given, groups=2) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert bench.update(made, argument(number, 1, c_int(7))) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [12, 12]
 
 
 def test_groups_that_run_together(bench: ZeBench) -> None:

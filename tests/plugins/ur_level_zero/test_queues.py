@@ -218,17 +218,6 @@ def test_an_in_order_queue_keeps_nothing_for_ever(
     assert behind.is_empty
 
 
-def test_a_queue_of_a_native_list_runs_commands(
-    make: URObjects, context: int, queue: int, calls: URCalls
-) -> None:
-    native = calls.new("urQueueGetNativeHandle", queue, None)
-    again = calls.new("urQueueCreateWithNativeHandle", native, context, make.device, None)
-    make.own("urQueueRelease", again)
-    buffer = make.buffer()
-    make.write(again, buffer, range(COUNT))
-    assert make.read(queue, buffer) == list(range(COUNT))
-
-
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
 def test_memory_is_freed_after_the_commands_of_a_released_queue(
     flags: str,
