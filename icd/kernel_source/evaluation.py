@@ -143,7 +143,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         self.returned: list[Value] = []
         self.left: frozenset[type] = frozenset()
         self.types = SourceTypes(program)
-        self._functions = program.functions
+        self.functions = program.functions
         self._groups: Needs = frozenset() if uniform_groups else UNIFORM_GROUPS
         self._depth = 0
 
@@ -406,8 +406,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             raise self.refuse("a function is called through an expression")
         name = node.name.name
         values: list[Value] = [self.visit(one) for one in (node.args.exprs if node.args else [])]
-        if name in self._functions:
-            return self._inline(self._functions[name], values)
+        if name in self.functions:
+            return self._inline(self.functions[name], values)
         if name.startswith("get_"):
             return self._identify(name, values)
         self.uses |= {use for use, names in _USES.items() if names.fullmatch(name)}

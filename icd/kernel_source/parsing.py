@@ -58,7 +58,7 @@ class ParsedProgram(NamedTuple):
         attributes: The words of its attributes, as `reqd_work_group_size`, and their lines.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.
-        decisions, files: See `Preprocessed`.
+        decisions, files: See `Preprocessor`.
     """
 
     functions: dict[str, c_ast.FuncDef]
@@ -87,8 +87,7 @@ def parse_program(
     """
     defined, folders = split_options(options)
     preprocessor = Preprocessor(dict(macros), defined, folders, _calculate)
-    tokens, pragmas, decisions, files = preprocessor.run(source)
-    tokens, alignment, attributes = _take_attributes(tokens)
+    tokens, alignment, attributes = _take_attributes(preprocessor.run(source))
     for token in tokens:
         if _UNREADABLE.fullmatch(token.text):
             raise UnreadableKernel(f"{token.text} is not understood", token.line)
@@ -98,8 +97,8 @@ def parse_program(
     tree = _parse(f'{prelude}\n#line 1 "kernel"\n{_layout(tokens)}\n')
     declarations = tuple(tree.ext[len(used) :])
     functions = {node.decl.name: node for node in declarations if isinstance(node, c_ast.FuncDef)}
-    rest = tuple(pragmas), alignment, attributes, decisions, files
-    return ParsedProgram(functions, declarations, *rest)
+    rest = alignment, attributes, preprocessor.decisions, preprocessor.files
+    return ParsedProgram(functions, declarations, tuple(preprocessor.pragmas), *rest)
 
 
 def write_opencl(node: c_ast.Node) -> str:

@@ -32,22 +32,6 @@ class _Macro(NamedTuple):
     body: list[str]
 
 
-class Preprocessed(NamedTuple):
-    """What a source says.
-
-    Attributes:
-        tokens, pragmas: In their order.
-        decisions: The conditions of its directives, and whether they were taken as true. The names
-            in them are the compiler's.
-        files: Which it includes: their paths.
-    """
-
-    tokens: list[Token]
-    pragmas: list[str]
-    decisions: dict[str, bool]
-    files: set[Path]
-
-
 _WORD: Final = re.compile(
     r"""[^\S\n]+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*"""
     r"""|\#\#|<<=|>>=|\.\.\.|[-+*/%&|^=!<>]=|&&|\|\||<<|>>|->|\+\+|--|."""
@@ -100,7 +84,14 @@ def split_options(options: str) -> tuple[dict[str, str], list[str]]:
 
 
 class Preprocessor:
-    """One run over one source."""
+    """One run over one source.
+
+    Attributes:
+        pragmas: In their order.
+        decisions: The conditions of its directives, and whether they were taken as true. The names
+            in them are the compiler's.
+        files: Which it includes: their paths.
+    """
 
     def __init__(
         self,
@@ -112,22 +103,21 @@ class Preprocessor:
         self._given = given
         self._macros = {name: _Macro(None, _words(text)) for name, text in defined.items()}
         self._own = set(defined)  # what is known of their names is right
-        self._decisions: dict[str, bool] = {}
+        self.decisions: dict[str, bool] = {}
         self._folders = folders
         self._calculate = calculate
-        self._files: set[Path] = set()
+        self.files: set[Path] = set()
         self._once: set[Path] = set()
         self._depth = 0
-        self._pragmas: list[str] = []
+        self.pragmas: list[str] = []
 
-    def run(self, source: str) -> Preprocessed:
-        """Replace the macros of a source, and obey its directives.
+    def run(self, source: str) -> list[Token]:
+        """Replace the macros of a source, and obey its directives. Returns its tokens.
 
         Raises:
             UnreadableKernel: It is not known what the driver makes of the source.
         """
-        tokens = list(self._run(source, 0, None))
-        return Preprocessed(tokens, self._pragmas, self._decisions, self._files)
+        return list(self._run(source, 0, None))
 
     def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
         line, active, chunk = 1, [True], list[Token]()
@@ -179,7 +169,7 @@ class Preprocessor:
             if rest == "once" and path:
                 self._once.add(path)
             elif not _HINTS.match(rest):
-                self._pragmas.append(rest)
+                self.pragmas.append(rest)
         elif name not in ("", "warning", "line"):
             raise UnreadableKernel(f"#{name} {rest}".strip(), line)
 
@@ -189,7 +179,7 @@ class Preprocessor:
         for folder in [*beside, *self._folders]:
             path = Path(folder, name)
             if path.is_file():
-                self._files.add(path)
+                self.files.add(path)
                 if path not in self._once:
                     self._depth += 1
                     if self._depth > _DEEPEST:
@@ -222,7 +212,7 @@ class Preprocessor:
         text = " ".join("0" if word in self._own else word for word in words)
         is_true = self._calculate(_NAME.sub(get_value, _DEFINED.sub(is_given, text))) != 0
         if not text.isdigit():
-            self._decisions[text] = is_true
+            self.decisions[text] = is_true
         return is_true
 
     def _expand(self, tokens: list[Token]) -> Iterator[Token]:

@@ -10,7 +10,7 @@ An item is an id of the launch, or a number of the loop over items (`access.loop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -22,7 +22,7 @@ from .errors import UnreadableKernel
 from .evaluation import Access, KernelParameter, SignedResult, parameters
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, number
-from .syntax import line_of, uses_ids, uses_of_ids
+from .syntax import line_of, uses_of_ids
 from .walk import ItemLoop, Walk
 
 __all__ = [
@@ -160,10 +160,6 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
     old = "-cl-std=" not in options or "-cl-std=CL1" in options
     walk = Walk(program, function, old or "-cl-uniform-work-group-size" in options)
     declared = tuple(parameters(function, SourceTypes(program)))
-    loop = walk.loop
-    if loop:
-        asks = uses_ids(program.functions, function, loop.node, loop.variable)
-        loop = replace(loop, uses_ids=asks)
     pointers = [one for one in declared if one.type.kind == "pointer"]
     return KernelAccess(
         function.decl.name,
@@ -172,10 +168,10 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
         declared,
         tuple(walk.accesses),
         {one.name: _argument(one, walk) for one in pointers if one.type.space != "local"},
-        loop,
+        walk.loop,
         frozenset(walk.uses),
         uses_of_ids(program.functions, function),
-        walk.returns,
+        bool(walk.returned),
         tuple(dict.fromkeys(walk.signed)),
     )
 

@@ -22,7 +22,7 @@ from .evaluation import Evaluation, SignedResult, parameters
 from .growth import MEMORY, Root, find_growing
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
-from .syntax import assigned, ends_early, line_of
+from .syntax import assigned, ends_early, line_of, uses_ids
 from .values import Integer, Pointer, Unknown, Value, common_type
 
 _GROWS: Final = "an inner loop lets a signed integer grow again and again"
@@ -37,8 +37,8 @@ class ItemLoop:
     Attributes:
         variable: The name of its counter, and `type` its type.
         first, behind: The first item, and the number behind the last one.
-        carried: Variables that one turn leaves for a later one, as the sum of a reduction.
         uses_ids: Whether the body uses the ids otherwise than by the counter.
+        carried: Variables that one turn leaves for a later one, as the sum of a reduction.
     """
 
     node: c_ast.For
@@ -46,8 +46,8 @@ class ItemLoop:
     type: CType
     first: Polynomial
     behind: Polynomial
+    uses_ids: bool
     carried: frozenset[str] = frozenset()
-    uses_ids: bool = True
 
 
 class Walk(Evaluation):
@@ -69,11 +69,6 @@ class Walk(Evaluation):
                 value = self._begin_with(one.name, one.type)
                 self.set(self.declare(one.name, one.type), one.type, value)
             self.visit(kernel.body)
-
-    @property
-    def returns(self) -> bool:
-        """Whether the kernel may end before its end."""
-        return bool(self.returned)
 
     def _declare_table(self, node: c_ast.Decl) -> None:
         if isinstance(node.type, c_ast.FuncDecl):
@@ -221,7 +216,8 @@ class Walk(Evaluation):
             return None
         is_outside = node in self._kernel.body.block_items and not ends_early(node.stmt)
         if is_strided and is_outside and not (self.loop or first.varies or bound.value.varies):
-            self.loop = ItemLoop(node, name, type_, first, bound.value)
+            asks = uses_ids(self.functions, self._kernel, node, name)
+            self.loop = ItemLoop(node, name, type_, first, bound.value, asks)
             turn, needs = symbol("item", name, first, bound.value), needs | ONE_DIMENSION
         return {key: Integer(turn, type_, needs)}
 

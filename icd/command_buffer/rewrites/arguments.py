@@ -69,24 +69,18 @@ def ask_once(known: dict[Any, Any], key: Any, ask: Callable[[], _Found]) -> _Fou
 GivenArgument = tuple[tuple[ArgumentValue, ...], int]
 
 
-def read_argument(
-    snapshot: ListSnapshot, kind: int, address: int, data: bytes
-) -> GivenArgument | None:
-    """Return an argument that was unpacked, None if it is neither a number nor a buffer."""
-    if kind not in (MEMORY, VALUE) or not data:
-        return None
-    cell = snapshot.cells.get(address) if address else None
-    turns = cell.turns if cell is not None else (data,)
-    if kind == MEMORY:
-        return tuple(int.from_bytes(turn, "little") for turn in turns), address
-    return turns, address
-
-
 def read_arguments(
     snapshot: ListSnapshot, packed: PackedArguments
 ) -> Sequence[GivenArgument | None]:
-    """Return all arguments of a list."""
-    return [read_argument(snapshot, *one) for one in unpack_arguments(packed)]
+    """Return all arguments of a list, None for those that are neither a number nor a buffer."""
+    found = list[GivenArgument | None]()
+    for kind, address, data in unpack_arguments(packed):
+        cell = snapshot.cells.get(address)
+        turns: tuple[ArgumentValue, ...] = cell.turns if cell else (data,)
+        if kind == MEMORY:
+            turns = tuple(int.from_bytes(turn, "little") for turn in turns)
+        found.append((turns, address) if data and kind in (MEMORY, VALUE) else None)
+    return found
 
 
 def name_argument(

@@ -89,7 +89,7 @@ class RunPlan:
         saved = {
             "launches": len(self.launches) - 1,
             "loops over items": loops,
-            "barriers": sum(len(one.reduction.tree) for one in self.launches if one.reduction),
+            "barriers": sum(len(one.reduction.form.tree) for one in self.launches if one.reduction),
             "bytes of memory traffic": max(0, before - after),
         }
         return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)

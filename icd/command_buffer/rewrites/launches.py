@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -323,18 +323,13 @@ def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -
     return replace(launch, arguments=arguments, memory=memory, reduction=reduction)
 
 
-class _Asked(Mapping[str, int]):
+class _Asked(dict[str, int]):
     """The integers among arguments, and the names of those that were asked for."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
-        self._values, self.names = values, set[str]()
+        super().__init__(values)
+        self.names = set[str]()
 
-    def __getitem__(self, name: str) -> int:
+    def get(self, name: str, /) -> int | None:  # pyright: ignore
         self.names.add(name)
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        return super().get(name)

@@ -88,26 +88,37 @@ _LANE: Final = "fl_lane"
 SUM: Final = f"{_SUMS}[{_LANE}]"
 
 
+class _Form(NamedTuple):
+    """The expressions of a reduction.
+
+    Attributes:
+        lanes: of a work-group.
+        neutral: what a sum begins with.
+        tree: sums of two lanes, and how many lanes have one.
+    """
+
+    pointers: str
+    lanes: int
+    neutral: str
+    sum: str
+    tree: tuple[tuple[int, str], ...]
+
+
 class Reduction(NamedTuple):
     """What a reduction does with the values of its items.
 
     Attributes:
-        lanes: of a work-group.
         pieces: how many elements a lane has at most.
         groups: how many work-groups there are.
-        neutral: what a sum begins with.
-        tree: sums of two lanes, and how many lanes have one.
         result: the argument that gets a sum from each group.
         offset: bytes from where that points to, to the first sum.
         kernel: what one item does.
         items: how many there are.
     """
 
-    lanes: int
+    form: _Form
     pieces: int
     groups: int
-    neutral: str
-    tree: tuple[tuple[int, str], ...]
     result: int
     offset: int
     kernel: KernelRead
@@ -122,13 +133,13 @@ class Reduction(NamedTuple):
             body: the statements of an item.
             to: the pointer that gets the sums.
         """
-        lanes, pieces = self.lanes, self.pieces
+        lanes, pieces = self.form.lanes, self.pieces
         loop = f"for (size_t {_LANE} = 0; {_LANE} <"
         lines = [
             head,
             f"  pcl_out_type {_SUMS}[{lanes}];",
             f"  {loop} {lanes}; {_LANE}++)",
-            f"    {SUM} = {self.neutral};",
+            f"    {SUM} = {self.form.neutral};",
             f"  for (uint fl_piece = 0; fl_piece < {pieces}; fl_piece++) {{",
             f"    const size_t fl_at = (get_global_id(0) * {pieces} + fl_piece) * {lanes};",
             f"    const size_t fl_end = clamp({self.items}UL, fl_at, fl_at + {lanes}UL) - fl_at;",
@@ -138,20 +149,10 @@ class Reduction(NamedTuple):
             "    }",
             "  }",
         ]
-        for half, text in self.tree:
+        for half, text in self.form.tree:
             lines += [f"  {loop} {half}; {_LANE}++)", f"    {SUM} = {text};"]
         result = f"((global pcl_out_type *)({to} + {self.offset}L))[get_global_id(0)]"
         return "\n".join([*lines, f"  {result} = {_SUMS}[0];", "}"]) + "\n"
-
-
-class _Form(NamedTuple):
-    """The expressions of a reduction."""
-
-    pointers: str
-    lanes: int
-    neutral: str
-    sum: str
-    tree: tuple[tuple[int, str], ...]
 
 
 def read_reduction(
@@ -189,8 +190,7 @@ def read_reduction(
     except UnreadableKernel as error:
         raise NotFused(f"its kernel is not understood: {error}") from None
     out = next(one.index for one in access.parameters if one.name == _RESULT)
-    what = form.neutral, form.tree, out, offset, kernel, items
-    return Reduction(lanes, pieces, groups, *what)
+    return Reduction(form, pieces, groups, out, offset, kernel, items)
 
 
 @lru_cache(256)

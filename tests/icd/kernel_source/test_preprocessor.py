@@ -72,7 +72,7 @@ def _words(text: str) -> list[str]:
 
 
 def _ours(source: str, folders: list[str]) -> list[str]:
-    tokens = Preprocessor({}, {}, folders, _calculate).run(source).tokens
+    tokens = Preprocessor({}, {}, folders, _calculate).run(source)
     return _words("\n".join(token.text for token in tokens))
 
 
