@@ -90,21 +90,19 @@ class LaunchValues:
         size = self.global_size[dimension]
         local = self.local_size[dimension] if self.local_size else None
         last = max(0, size - 1)
-        if local is None:  # there are at most as many groups as items, and groups of all items
-            found = {
-                "local_size": (1, size), "groups": (1, size),
-                "local": (0, last), "group": (0, last), "rest": (0, last),
-            }  # fmt: skip
-        else:
-            groups = -(-size // local)
-            found = {
-                "local_size": (local, local), "groups": (groups, groups),
-                "local": (0, local - 1), "group": (0, max(0, groups - 1)),
-                "rest": (size % local, size % local),
-            }  # fmt: skip
-        offset = self.global_offset[dimension]
-        found |= {"id": (0, last), "global_size": (size, size), "offset": (offset, offset)}
-        return found[one.kind]
+        # there are at most as many groups as items, and groups of all items
+        least, most = (local, local) if local else (1, size or 1)
+        rest, offset = size % least, self.global_offset[dimension]
+        return {
+            "id": (0, last),
+            "local": (0, most - 1),
+            "group": (0, max(0, -(-size // least) - 1)),
+            "rest": (rest, rest if local else last),
+            "local_size": (least, most),
+            "global_size": (size, size),
+            "groups": (-(-size // most), -(-size // least)),
+            "offset": (offset, offset),
+        }[one.kind]
 
 
 @dataclass(frozen=True)

@@ -163,18 +163,8 @@ class Evaluation(Variables, c_ast.NodeVisitor):
     def _access(self, pointer: Pointer, writes: bool, width: int, node: c_ast.Node) -> None:
         place = pointer.offset if len(pointer.arguments) == 1 else None
         certain = not self.in_branch and not self.left
-        for name in sorted(pointer.arguments):
-            self.accesses.append(
-                Access(
-                    name,
-                    writes,
-                    place,
-                    width,
-                    pointer.needs,
-                    line_of(node) or self.line,
-                    certain,
-                )
-            )
+        rest = place, width, pointer.needs, line_of(node) or self.line, certain
+        self.accesses += (Access(name, writes, *rest) for name in sorted(pointer.arguments))
 
     def _place(self, node: c_ast.Node) -> _Place:
         """Return where an expression that can be assigned is."""

@@ -16,10 +16,9 @@ from typing import Final
 
 from pycparser import c_ast
 
-from .c_types import SourceTypes
 from .conditions import Injective, LaunchValues, Needs, Three
 from .errors import UnreadableKernel
-from .evaluation import Access, KernelParameter, SignedResult, parameters
+from .evaluation import Access, KernelParameter, SignedResult
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, number
 from .syntax import line_of, uses_of_ids
@@ -159,13 +158,12 @@ def _read(
 def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> KernelAccess:
     old = "-cl-std=" not in options or "-cl-std=CL1" in options
     walk = Walk(program, function, old or "-cl-uniform-work-group-size" in options)
-    declared = tuple(parameters(function, SourceTypes(program)))
-    pointers = [one for one in declared if one.type.kind == "pointer"]
+    pointers = [one for one in walk.parameters if one.type.kind == "pointer"]
     return KernelAccess(
         function.decl.name,
         program,
         function,
-        declared,
+        tuple(walk.parameters),
         tuple(walk.accesses),
         {one.name: _argument(one, walk) for one in pointers if one.type.space != "local"},
         walk.loop,

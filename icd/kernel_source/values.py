@@ -211,14 +211,8 @@ def promote(value: Integer) -> Integer:
 def _balance(left: Integer, right: Integer) -> tuple[Integer, Integer]:
     """Give two integers the type in which C calculates with both."""
     left, right = promote(left), promote(right)
-    wide = common_type(left, right)
+    wide = combine_types(left.type, right.type) or INT
     return left.convert(wide) or left, right.convert(wide) or right
-
-
-def common_type(left: Integer, right: Integer) -> CType:
-    """Return the type in which C calculates with two integers, or compares them."""
-    types = (promote(left).type, promote(right).type)
-    return max(types, key=lambda type_: (type_.size, not type_.signed))
 
 
 def divide(left: Integer, right: Integer, type_: CType) -> tuple[Integer, Integer]:

@@ -33,7 +33,7 @@ class Variables:
         self.rows: list[Row] = []
         self.program_scope: dict[str, tuple[Root, CType]] = {}
         self._scopes = [self.program_scope]
-        self._untracked: frozenset[str] = frozenset()
+        self._addressed: frozenset[str] = frozenset()
         self._pointed: dict[Root, frozenset[str]] = {}  # where pointers of loops may lead
         self._roots: dict[Root | None, Root] = {}
         self._branches = 0
@@ -42,24 +42,24 @@ class Variables:
         """Return an error with the line of the walk."""
         return UnreadableKernel(reason, self.line)
 
-    def declare(self, name: str, type_: CType) -> Root:
-        """Begin a variable of the innermost scope."""
+    def declare(self, name: str, type_: CType, *, is_tracked: bool = True) -> Root:
+        """Begin a variable of the innermost scope.
+
+        Args:
+            is_tracked: Whether it changes only where its name is assigned, or its address is taken.
+        """
         key = name, len(self._roots) + 1
         self._scopes[-1][name] = key, type_
-        self._roots[key] = key if self.is_tracked(name) else BEHIND
+        self._roots[key] = key if is_tracked and name not in self._addressed else BEHIND
         return key
 
     def find(self, name: str) -> tuple[Root, CType] | None:
         """Return the variable that a name means here, and its type."""
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
 
-    def never_know(self, name: str) -> None:
-        """Know nothing of a variable from now on, because others can change it."""
-        self._untracked |= {name}
-
-    def is_tracked(self, name: str) -> bool:
+    def is_tracked(self, key: Root) -> bool:
         """Whether a variable changes only where its name is assigned."""
-        return name not in self._untracked
+        return self._roots[key] == key
 
     def find_root(self, key: Root | None) -> Root:
         """Return what stands for a variable: itself, or all that pointers may lead to."""
@@ -94,12 +94,12 @@ class Variables:
         if isinstance(value, Integer):
             found = value.convert(type_) or found
         elif isinstance(value, Pointer):
-            if type_.kind == "pointer" and type_.target and self.is_tracked(name):
+            if type_.kind == "pointer" and type_.target and self.is_tracked(key):
                 found = value.to(type_.target)
             else:
                 self.lose(value, f"a pointer is kept in {name}")
         self.note(self.find_root(key), found)
-        value = found if self.is_tracked(name) else self.any_value(key)
+        value = found if self.is_tracked(key) else self.any_value(key)
         if key in self._pointed:
             arguments = value.arguments if isinstance(value, Pointer) else None
             if arguments is None or not arguments <= self._pointed[key]:
@@ -130,10 +130,10 @@ class Variables:
     @contextmanager
     def function(self, body: c_ast.Node) -> Iterator[None]:
         """Walk a function, which sees the program's variables and its own."""
-        before = self._scopes, self._untracked
-        self._scopes, self._untracked = [self.program_scope, {}], addressed(body)
+        before = self._scopes, self._addressed
+        self._scopes, self._addressed = [self.program_scope, {}], addressed(body)
         yield
-        self._scopes, self._untracked = before
+        self._scopes, self._addressed = before
 
     @contextmanager
     def branch(self, *, is_done: bool = False) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from pycparser import c_ast
 
-from .c_types import CType
+from .c_types import INT, CType
 from .conditions import ONE_DIMENSION
 from .errors import UnreadableKernel
 from .evaluation import Evaluation, SignedResult, parameters
@@ -23,7 +23,7 @@ from .growth import MEMORY, Root, find_growing
 from .parsing import ParsedProgram
 from .polynomials import Polynomial, number, symbol
 from .syntax import assigned, ends_early, line_of, uses_ids
-from .values import Integer, Pointer, Unknown, Value, common_type
+from .values import Integer, Pointer, Unknown, Value, combine_types
 
 _GROWS: Final = "an inner loop lets a signed integer grow again and again"
 
@@ -55,17 +55,18 @@ class Walk(Evaluation):
 
     Attributes:
         loop: The loop over items, if there is one.
+        parameters: Of the kernel, in their order.
     """
 
     def __init__(self, program: ParsedProgram, kernel: c_ast.FuncDef, uniform_groups: bool) -> None:
         super().__init__(program, uniform_groups)
         self.loop: ItemLoop | None = None
-        self._kernel = kernel
+        self._kernel, self.parameters = kernel, parameters(kernel, self.types)
         for node in program.declarations:
             if isinstance(node, c_ast.Decl) and node.name:
                 self._declare_table(node)
         with self.function(kernel.body):
-            for one in parameters(kernel, self.types):
+            for one in self.parameters:
                 value = self._begin_with(one.name, one.type)
                 self.set(self.declare(one.name, one.type), one.type, value)
             self.visit(kernel.body)
@@ -123,12 +124,11 @@ class Walk(Evaluation):
         if is_shared or (type_.kind == "array" and type_.space == "local"):
             self.uses.add("local memory")
         value: Value = self.visit(node.init)
-        key = self.declare(node.name, type_)
+        others_change = is_shared or "static" in (node.storage or [])
+        key = self.declare(node.name, type_, is_tracked=not others_change)
         quals = node.type.quals if isinstance(node.type, c_ast.PtrDecl) else None
         if {"_Atomic", "restrict"} & set(quals or []):
             raise self.refuse(f"{node.name} is a pointer that items share")
-        if is_shared or "static" in (node.storage or []):
-            self.never_know(node.name)
         self.set(key, type_, value)
 
     # branches and loops
@@ -189,7 +189,7 @@ class Walk(Evaluation):
         name = next(iter(assigned(node.next)), "")
         found = self.find(name)
         start = self.known.get(found[0]) if found else None
-        if found is None or not isinstance(start, Integer) or not self.is_tracked(name):
+        if found is None or not isinstance(start, Integer) or not self.is_tracked(found[0]):
             return None
         if name in assigned(node.stmt) | assigned(node.cond):
             return None
@@ -207,7 +207,7 @@ class Walk(Evaluation):
         if not isinstance(after, Integer):
             return None
         # `i < bound` compares in the larger type. All must be right there, after the last step too
-        by, compared = after.value - turn, common_type(start, bound)
+        by, compared = after.value - turn, combine_types(start.type, bound.type) or INT
         needs = start.exact | after.needs | Integer(bound.value + by, type_, bound.needs).exact
         for one in (start, bound):
             needs |= Integer(one.value, compared).exact

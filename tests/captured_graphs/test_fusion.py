@@ -306,6 +306,24 @@ def test_an_array_that_a_kernel_hides(queue: cl.CommandQueue) -> None:
     check(Arrays(queue, 64), program, is_fused=not is_gpu)
 
 
+@pytest.mark.parametrize("changes", ["", "t[0] += 1"])
+def test_an_array_before_a_loop_over_items(queue: cl.CommandQueue, changes: str) -> None:
+    """A table is the same for each item, unless items change it."""
+    body, table = f"z[i] = x[i] * t[i % 2]; {changes}", "float t[2] = {1, 3}"
+    kernel = ElementwiseKernel(
+        queue.context, "float *x, float *z", body, f"tabled{len(changes)}", loop_prep=table
+    )
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        kernel(x, z)
+        z += y
+        return []
+
+    found = "".join(check(Arrays(queue, 1000), program, is_fused=False))
+    if queue.device.type & cl.device_type.CPU:
+        assert ("float t[2]" in found) == (not changes)
+
+
 @pytest.mark.parametrize(
     ("body", "left"),
     [
