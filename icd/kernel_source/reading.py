@@ -16,26 +16,13 @@ from typing import Final
 
 from pycparser import c_ast
 
-from .conditions import Injective, LaunchValues, Needs, Three
+from .conditions import Injective, LaunchValues, Needs
 from .errors import UnreadableKernel
 from .evaluation import Access, KernelParameter, SignedResult
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, number
 from .syntax import line_of, uses_of_ids
 from .walk import ItemLoop, Walk
-
-__all__ = [
-    "ArgumentAccess",
-    "ItemLoop",
-    "KernelAccess",
-    "KernelParameter",
-    "LaunchValues",
-    "Own",
-    "Reason",
-    "Three",
-    "UnreadableKernel",
-    "read_kernel",
-]
 
 
 @dataclass(frozen=True)

@@ -152,11 +152,8 @@ class FusionCheck:
         self._copies.append((run, copies))
         zero = array.copy_pattern(bytes(1))
         for root, (ways, size) in copies.roots.items():
-            uses = [
-                [one for one in each.memory[0] if self._find_root(run, one) == root]
-                for each in run.plan.launches
-            ]
-            is_read = any(one.reads for one in next(filter(None, uses)))
+            uses = self._list_uses(run, root)
+            is_read = any(one.reads for number, _, one in uses if number == uses[0][0])
             for copy in ways:
                 if is_read:
                     before = [array.add("copy", before, source=root, target=copy, size=size)]

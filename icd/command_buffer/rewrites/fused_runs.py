@@ -11,7 +11,7 @@ from weakref import finalize
 from ..._native import ffi, lib
 from ...calls import build_program, call, get_address
 from ...errors import check
-from ...kernel_source.reading import Three
+from ...kernel_source.conditions import Three
 from ..commands import CommandArray, CommandList
 from .arguments import RecordedArgument, list_keys
 from .launches import RecordedLaunch

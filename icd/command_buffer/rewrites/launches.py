@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ..._native import ffi
 from ...calls import get_address
-from ...kernel_source.reading import LaunchValues, Three
+from ...kernel_source.conditions import LaunchValues, Three
 from ..commands import NAMES
 from .arguments import (
     GivenArgument,

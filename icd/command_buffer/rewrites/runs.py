@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ...calls import query_integer
+from ...kernel_source.conditions import Three
 from ...kernel_source.errors import UnreadableKernel
-from ...kernel_source.reading import Three
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument, ask_once, list_keys
 from .fused_runs import FusedKernel, FusedRun, RunPlan

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pycparser import c_ast
 
+from ...kernel_source.conditions import Three
 from ...kernel_source.parsing import write_opencl
-from ...kernel_source.reading import Three
 from ...kernel_source.syntax import walk_tree
 from .kernels import ITEM_FUNCTIONS, KernelRead
 from .launches import RecordedLaunch
