@@ -230,6 +230,16 @@ def put_by_a_temporary(queue: cl.CommandQueue, source: str, options: list[str]) 
     return cl.Kernel(cl.Program(queue.context, source).build(options=options), "put")
 
 
+def check_saved(queue: cl.CommandQueue, put: cl.Kernel, file: Path, device: cl.Device) -> None:
+    """Check that a launch of `put` stores 3 when it comes out of a file."""
+    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
+    with fairlead.capture(queue) as graph:
+        put(queue, (4,), None, out)
+    graph.save(file)
+    loaded = fairlead.load(file, device)
+    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+
+
 PUT: Final = "kernel void put(global int *o) { o[get_global_id(0)] = X; }"
 
 
@@ -248,22 +258,14 @@ def test_options_that_no_driver_tells_are_not_lost(
     """Intel's driver tells nothing of a program that only its kernels keep."""
     (tmp_path / "put.h").write_text("")
     options = ["-DX=3", "-DY=1", f"-I{tmp_path}"]
-    put, out = (
-        put_by_a_temporary(queue, source + PUT, options),
-        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16),
-    )
-    with fairlead.capture(queue) as graph:
-        put(queue, (4,), None, out)
+    put = put_by_a_temporary(queue, source + PUT, options)
     try:
-        graph.save(file)
+        check_saved(queue, put, file, device)
     except fairlead.GraphFileError as error:
         assert why in str(error) and "keep the pyopencl.Program" in str(error)
         assert not queries.query_text(
             query_program(put.int_ptr), "clGetProgramInfo", "CL_PROGRAM_SOURCE"
         )
-    else:
-        loaded = fairlead.load(file, device)
-        assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
 
 
 @pytest.mark.parametrize(
@@ -277,12 +279,7 @@ def test_a_temporary_program_whose_options_do_not_matter_is_saved(
     queue: cl.CommandQueue, file: Path, device: cl.Device, source: str
 ) -> None:
     put = put_by_a_temporary(queue, source.replace("*/ #", "*/\n#") + PUT + "\n#endif\n", [])
-    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
-    with fairlead.capture(queue) as graph:
-        put(queue, (4,), None, out)
-    graph.save(file)
-    loaded = fairlead.load(file, device)
-    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+    check_saved(queue, put, file, device)
 
 
 def test_include_paths_with_blanks_are_saved(
@@ -296,12 +293,7 @@ def test_include_paths_with_blanks_are_saved(
         put = program.build(options=["-I", f'"{folder}"']).put
     except cl.RuntimeError:
         pytest.skip("the driver takes no folder with blanks")
-    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
-    with fairlead.capture(queue) as graph:
-        put(queue, (4,), None, out)
-    graph.save(file)
-    loaded = fairlead.load(file, device)
-    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+    check_saved(queue, put, file, device)
 
 
 def test_a_file_is_loaded_where_pyopencl_cannot_cache(

@@ -204,28 +204,18 @@ def test_what_the_adapter_refuses_in_one_partition_changes_none(
 # submissions in flight
 
 
-def test_submissions_that_wait_on_the_device_are_not_reached(
+@pytest.mark.parametrize("kind", ["gate", "device_gate"])
+def test_submissions_that_wait_are_not_reached(
     queue: Queue,
     graph: CommandGraph,
     memory: USM,
     value: DynamicParameter,
     node: Node,
-    device_gate: Gate,
+    kind: str,
+    request: pytest.FixtureRequest,
 ) -> None:
-    executable = graph.finalize(updatable=True)
-    queue.graph(executable, depends_on=[device_gate.event])
-    value.update(numpy.int32(10))
-    executable.update(node)
-    after = queue.graph(executable)
-    assert (memory.array == 0).all()
-    device_gate.open()
-    after.wait()
-    assert (memory.array == 11).all()
-
-
-def test_submissions_that_wait_for_a_host_task_are_not_reached(
-    queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node, gate: Gate
-) -> None:
+    """For a host task, or on the device."""
+    gate: Gate = request.getfixturevalue(kind)
     executable = graph.finalize(updatable=True)
     queue.graph(executable, depends_on=[gate.event])
     value.update(numpy.int32(10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -154,35 +155,37 @@ def add_one(theirs: Theirs, queue: Queue, program: Program, gate: Gate, in_graph
     return queue.graph(graph.finalize(), depends_on=[gate.event])
 
 
+def check_life(owner: Any, address: int, submit: Callable[[Theirs], Event], gate: Gate) -> None:
+    """Check that memory of another package lives until a command that waits has used it."""
+    theirs = Theirs(owner, address)
+    gone, event = weakref.ref(theirs), submit(theirs)
+    del theirs
+    gc.collect()
+    assert gone() is not None
+    gate.open()
+    event.wait()
+    gc.collect()
+    assert gone() is None
+
+
 @pytest.mark.parametrize("in_graph", [False, True], ids=["kernel", "graph"])
 def test_memory_of_other_packages_lives_until_a_kernel_has_run(
     queue: Queue, program: Program, memory: USM, device_gate: Gate, in_graph: bool
 ) -> None:
-    theirs = Theirs(memory, memory.pointer)
-    gone = weakref.ref(theirs)
-    event = add_one(theirs, queue, program, device_gate, in_graph)
-    del theirs
-    gc.collect()
-    assert gone() is not None
-    device_gate.open()
-    event.wait()
-    gc.collect()
-    assert gone() is None
+    def submit(theirs: Theirs) -> Event:
+        return add_one(theirs, queue, program, device_gate, in_graph)
+
+    check_life(memory, memory.pointer, submit, device_gate)
 
 
 def test_memory_of_other_packages_lives_until_it_is_copied(queue: Queue, device_gate: Gate) -> None:
     """They free it at once, while the driver knows its address alone."""
     memory, array = malloc_device(N, "int32", queue), numpy.full(N, 6, numpy.int32)
-    theirs = Theirs(array, array.ctypes.data)
-    gone = weakref.ref(theirs)
-    event = queue.memcpy(memory, theirs, depends_on=[device_gate.event])
-    del theirs
-    gc.collect()
-    assert gone() is not None
-    device_gate.open()
-    event.wait()
-    gc.collect()
-    assert gone() is None
+
+    def submit(theirs: Theirs) -> Event:
+        return queue.memcpy(memory, theirs, depends_on=[device_gate.event])
+
+    check_life(array, array.ctypes.data, submit, device_gate)
 
 
 def test_sizes_that_are_nothing(queue: Queue, memory: USM) -> None:

@@ -377,33 +377,13 @@ PTX = b""".version 8.0
 }
 """
 #: Both kernels that DPC++ makes of one. The second one adds the global offset of x.
-WITH_OFFSET = (
-    PTX
-    + b""".visible .entry scale_with_offset(
-    .param .u64 scale_with_offset_param_0, .param .u32 scale_with_offset_param_1,
-    .param .u32 scale_with_offset_param_2,
-    .param .align 4 .b8 scale_with_offset_param_3[12]
-)
-{
-    .reg .b32 %r<9>;
-    .reg .b64 %d<4>;
-    ld.param.u64 %d1, [scale_with_offset_param_0];
-    ld.param.u32 %r1, [scale_with_offset_param_1];
-    ld.param.u32 %r2, [scale_with_offset_param_2];
-    ld.param.u32 %r8, [scale_with_offset_param_3];
-    add.s32 %r2, %r2, %r8;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %ctaid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.s32 %r6, %r3, %r4, %r5;
-    mul.wide.s32 %d2, %r6, 4;
-    add.s64 %d3, %d1, %d2;
-    ld.global.u32 %r7, [%d3];
-    mad.lo.s32 %r7, %r7, %r1, %r2;
-    st.global.u32 [%d3], %r7;
-    ret;
-}
-"""
+WITH_OFFSET = PTX + (
+    PTX[PTX.index(b".visible .entry") :]
+    .replace(b"scale", b"scale_with_offset")
+    .replace(b"param_2\n)", b"param_2,\n    .param .align 4 .b8 scale_with_offset_param_3[12]\n)")
+    .replace(b"%r<8>", b"%r<9>")
+    .replace(b"mov.u32 %r3", b"ld.param.u32 %r8, [scale_with_offset_param_3];\nmov.u32 %r3")
+    .replace(b"mad.lo.s32 %r7", b"add.s32 %r2, %r2, %r8;\n    mad.lo.s32 %r7")
 )
 
 
