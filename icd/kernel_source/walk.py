@@ -25,6 +25,7 @@ from .polynomials import Polynomial, number, symbol
 from .syntax import assigned, ends_early, line_of, uses_ids
 from .values import Integer, Pointer, Unknown, Value, combine_types
 
+_MIRRORED: Final = str.maketrans("<>", "><")
 _GROWS: Final = "an inner loop lets a signed integer grow again and again"
 
 
@@ -195,10 +196,12 @@ class Walk(Evaluation):
             return None
         key, type_ = found
         self.forget(names)
-        bound, noted = self._bound(node.cond, name), len(self.signed)
-        if bound is None:
+        test, noted = self._find_bound(node.cond, name), len(self.signed)
+        if test is None:
             return None
-        turn = symbol("turn", f"{name} {key[1]}", start.value, bound.value)
+        bound, is_down = test
+        ends = (bound.value, start.value + number(1)) if is_down else (start.value, bound.value)
+        turn = symbol("turn", f"{name} {key[1]}", *ends)
         with self.branch():
             self.known[key] = Integer(turn, type_)
             self.visit(node.next)
@@ -212,7 +215,7 @@ class Walk(Evaluation):
         for one in (start, bound):
             needs |= Integer(one.value, compared).exact
         is_strided, first = by == symbol("global_size", 0), start.value - symbol("id", 0)
-        if not is_strided and (by.constant or 0) <= 0:
+        if (1 if is_strided else by.constant or 0) * (-1 if is_down else 1) <= 0:
             return None
         is_outside = node in self._kernel.body.block_items and not ends_early(node.stmt)
         if is_strided and is_outside and not (self.loop or first.varies or bound.value.varies):
@@ -221,19 +224,20 @@ class Walk(Evaluation):
             turn, needs = symbol("item", name, first, bound.value), needs | ONE_DIMENSION
         return {key: Integer(turn, type_, needs)}
 
-    def _bound(self, node: c_ast.Node | None, name: str) -> Integer | None:
-        """Return N of a condition `i < N` or `i <= N`."""
+    def _find_bound(self, node: c_ast.Node | None, name: str) -> tuple[Integer, bool] | None:
+        """Return N of a condition `i < N` and False, or that of `i >= N` and True."""
         if not isinstance(node, c_ast.BinaryOp):
             return None
         left, right, operator = node.left, node.right, node.op
-        if operator in (">", ">="):
-            left, right, operator = right, left, operator.replace(">", "<")
-        if operator not in ("<", "<=") or not isinstance(left, c_ast.ID) or left.name != name:
+        if isinstance(right, c_ast.ID) and right.name == name:
+            left, right, operator = right, left, operator.translate(_MIRRORED)
+        if operator.strip("=") not in ("<", ">") or getattr(left, "name", None) != name:
             return None
         bound = self.visit(right)
         if not isinstance(bound, Integer) or assigned(right):
             return None
-        return Integer(bound.value + number(int(operator == "<=")), bound.type, bound.exact)
+        more = number(int(operator in ("<=", ">")))
+        return Integer(bound.value + more, bound.type, bound.exact), operator[0] == ">"
 
     def visit_Switch(self, node: c_ast.Switch) -> None:
         """Walk a switch. Each label leads into its block, with what other labels have left."""

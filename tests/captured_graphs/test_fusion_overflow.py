@@ -392,7 +392,7 @@ def check_proofs(seeds: range) -> int:
     def find(kind: str, text: str, values: range, is_loop: bool) -> tuple[bool, str]:
         body = f"k = get_global_id(0); z[k] = {text};"
         if is_loop:
-            test, step = f"k < {values.stop}", f"k += {values.step}"
+            test, step = f"k {'<>'[values.step < 0]} {values.stop}", f"k += {values.step}"
             body = f"k; for (k = {values.start}; {test}; {step}) z[get_global_id(0)] = {text};"
         access = read_kernel(f"kernel void f(global {kind} *z) {{ {kind} {body} }}", "", "f", {})
         return overflow.find_overflow(access, LaunchValues((len(values), 1, 1)))
@@ -405,6 +405,7 @@ def check_proofs(seeds: range) -> int:
         values = range(made.choice([1, 2, 17, 200]))
         if is_loop:
             values = range(made.choice([0, -9, 5]), len(values), made.choice([1, 3]))
+            values = values if made.random() < 0.5 else range(len(values), values.start, -2)
         number = _Number(made, kind)
         may_overflow, reason = find(kind, number.text, values, is_loop)
         assert may_overflow or not number.run(values), number.text

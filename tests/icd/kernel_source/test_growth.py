@@ -107,11 +107,15 @@ def test_what_loops_let_grow(loop: str) -> None:
 
 def test_numbers_of_counters_are_known() -> None:
     """So what follows from them is calculated with a launch's values."""
-    loop = "for (int j = 5; j <= n; j += 1000) v = 900 * j + k; }"
-    read = read_kernel(f"{HEAD} }} {loop}", "", "f", {})
-    for n, fits in (5, True), (2_000_000, True), (2_400_000, False), (1 << 31, False):
-        found = find_overflow(read, LaunchValues((1000, 1, 1), arguments={"n": n}))
-        assert found[0] != fits
+    for loop in (
+        "for (int j = 5; j <= n; j += 1000) v = 900 * j + k; }",
+        "for (int j = n; 5 < j; j = j - 1000) v = 900 * j + k; }",
+        "for (int j = n; j >= 5; --j) v = 900 * j + k; }",
+    ):
+        read = read_kernel(f"{HEAD} }} {loop}", "", "f", {})
+        for n, fits in (5, True), (2_000_000, True), (2_400_000, False), (1 << 31, False):
+            found = find_overflow(read, LaunchValues((1000, 1, 1), arguments={"n": n}))
+            assert found[0] != fits
     body = f"{HEAD} }} for (int j = 0; j < 100; j++) y[j] = j; }}"
     reason = read_kernel(body, "", "f", {}).arguments["y"].reason
     assert reason and "turn of a loop" in reason.text

@@ -71,7 +71,7 @@ walk.py, case: cases do not fall through
 -                     self.visit(part)
 + self.visit(part)
 walk.py, shifted: a loop ends before its bound
-- number(int(operator == "<="))
+- number(int(operator in ("<=", ">")))
 + number(0)
 evaluation.py, postfix: x++ is ++x
 - return old[0] if node.op[0] == "p" else new
