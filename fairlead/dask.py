@@ -70,12 +70,16 @@ class BatchError(FairleadError):
 
 @dataclass(frozen=True)
 class _GraphFile:
-    """A graph file that travels: what it is called, its device, its hash, and its bytes."""
+    """A graph file that travels: what it is called, its device, its hash, and its bytes.
+
+    `is_swapped` is that of the executable that was given.
+    """
 
     name: str
     device: dict[str, str]
     key: str
     data: bytes
+    is_swapped: bool
 
 
 def map(
@@ -173,6 +177,7 @@ def _find_client() -> Client | None:
 
 def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _GraphFile:
     """Return the file of what was given as a graph."""
+    is_swapped = isinstance(graph, Executable) and graph.is_swapped
     if isinstance(graph, (str, os.PathLike)):
         opened = GraphArchive(graph)  # the refusal of a file that is not a graph
         name, data = Path(graph).name, Path(graph).read_bytes()
@@ -185,7 +190,7 @@ def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _Gr
         data = dump_graph(wanted, names)
         opened = GraphArchive(io.BytesIO(data))
     with opened as archive:
-        return _GraphFile(name, archive.document.device, sha256(data).hexdigest(), data)
+        return _GraphFile(name, archive.document.device, sha256(data).hexdigest(), data, is_swapped)
 
 
 def _get_saved(saved: _GraphFile) -> _GraphFile:
@@ -234,7 +239,8 @@ def _run(
     try:
         loaded = _load_graph(saved, device)
         where = f"{loaded.device.name} ({loaded.device.platform.name})"
-        return loaded.executable(times=times, **loaded.start | values)
+        given = loaded.start | values
+        return loaded.executable.run_batch(times, given, swapped=saved.is_swapped)
     except Exception as error:
         reason = explain_error(error) if isinstance(error, FairleadError) else str(error)
         raise BatchError(

@@ -305,6 +305,18 @@ class Executable(Drawable, Pickles):
             return any(one.alternations for one in settings) and self._parts_replayed % 2 == 1
         return any(one.alternations and one.turn % 2 for one in settings)
 
+    def start_over(self, *, swapped: bool = False) -> None:
+        """Let the next replay be the first one, or the second one, of those that exchange buffers.
+
+        Args:
+            swapped: what `is_swapped` is then.
+        """
+        with self._lock:
+            self._parts_replayed = int(swapped)
+            for one in self._list_captured_segments():
+                if one.settings:
+                    one.settings.turn = int(swapped)
+
     def _make_name_error(self, values: Mapping[str, Any], routine: str) -> SYCLError:
         names = self.parameters
         unknown = next((name for name in values if name not in names), "")

@@ -21,7 +21,8 @@ _Use = tuple[int, int, int]
 def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
     """Return the numbers of the memory that is read before it is written, and of what is written.
 
-    A part of a buffer counts as the buffer.
+    A part of a buffer counts as the buffer. Of buffers that exchange their roles each is what the
+    other one is: in every second replay.
     """
     inputs, written = set[int](), dict[int, list[tuple[int, int]]]()
     for command in document.commands:
@@ -31,7 +32,12 @@ def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
                 inputs.add(number)
         for number, first, end in writes:
             _add(written.setdefault(number, []), first, end)
-    return inputs, set(written)
+    outputs = set(written)
+    for pair in document.swaps:
+        both = {find_whole(document, one)[0] for one in pair}
+        for found in (inputs, outputs):
+            found |= both if found & both else set()
+    return inputs, outputs
 
 
 def find_whole(document: Document, number: int) -> tuple[int, int]:

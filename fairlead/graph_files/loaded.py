@@ -66,6 +66,19 @@ class LoadedExecutable(Executable):
                 ctypes.memmove(made.ctypes.data, lying[name], made.nbytes)
             return found
 
+    def run_batch(
+        self, times: int, values: Mapping[str, Any], *, swapped: bool
+    ) -> dict[str, np.ndarray]:
+        """Call it at a turn of `capture(swap=(u, v))`, whatever calls came before.
+
+        Args:
+            times, values: those of the call, which it may raise the errors of.
+            swapped: what `is_swapped` is where it begins.
+        """
+        with self._calls:
+            self.start_over(swapped=swapped)
+            return self(times=times, **values)
+
     def _enqueue(
         self, times: int, given: Mapping[str, np.ndarray], settings: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:

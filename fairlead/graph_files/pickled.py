@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -45,9 +46,13 @@ def load_graph(data: bytes) -> LoadedGraph:
     return load(io.BytesIO(data), local_files=True)  # a pickle could do more
 
 
-def load_executable(data: bytes, options: dict[str, Any]) -> LoadedExecutable:
-    """Return the graph in a file, finalized. See `load_graph`."""
-    return load_graph(data).finalize(**options)
+def load_executable(
+    data: bytes, options: dict[str, Any], *, is_swapped: bool = False
+) -> LoadedExecutable:
+    """Return the graph in a file, finalized, at the same turn of `swap=`. See `load_graph`."""
+    made = load_graph(data).finalize(**options)
+    made.start_over(swapped=is_swapped)
+    return made
 
 
 def reduce_for_pickle(thing: Savable | Executable) -> tuple[Any, ...]:
@@ -64,4 +69,5 @@ def reduce_for_pickle(thing: Savable | Executable) -> tuple[Any, ...]:
         "policy": thing.policy,
     }
     graph = thing.graph if isinstance(thing, Executable) else thing
-    return load_executable, (dump_graph(graph), options)
+    is_swapped = isinstance(thing, Executable) and thing.is_swapped
+    return partial(load_executable, is_swapped=is_swapped), (dump_graph(graph), options)

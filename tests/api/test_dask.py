@@ -297,6 +297,30 @@ def test_without_a_client_the_batches_are_delayed(
     assert all(np.array_equal(one["x"], expected(number)) for number, one in enumerate(results))
 
 
+@pytest.mark.parametrize("ran", [0, 1])
+def test_each_batch_begins_with_the_same_turn(
+    device: cl.Device, monkeypatch: pytest.MonkeyPatch, ran: int
+) -> None:
+    """A batch that leaves buffers exchanged does not let the next one read the other buffer."""
+    monkeypatch.setattr(fairlead.dask, "_find_client", lambda: None)
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    u: Any = cl_array.to_device(queue, np.ones(8, np.float32))
+    v: Any = cl_array.zeros(queue, 8, np.float32)
+    s = fairlead.Parameter(np.float32(1))
+    with fairlead.capture(queue, swap=(u, v)) as graph:
+        cl.enqueue_copy(queue, v.data, u.data)
+        v += s
+    loop = graph.finalize()
+    if ran:
+        loop.replay(queue, ran).wait()
+    found = compute(
+        *fairlead.dask.map(loop, [{"s": 1}, {"s": 2}, {"s": 3}], names={"u": u, "v": v})
+    )
+    name = "u" if ran else "v"
+    assert [one[name][0] for one in found] == [ran + 1 + one for one in (1, 2, 3)]
+
+
 def test_errors_travel() -> None:
     error = BatchError("batch 1 failed", routine="map", code="X", remedy="another")
     again = pickle.loads(pickle.dumps(error))

@@ -81,6 +81,20 @@ def test_an_executable_is_finalized_as_it_was(graph: fairlead.CapturedGraph, sch
     assert (again.schedule, again.updatable, again.policy) == (schedule, True, "rank")
 
 
+def test_an_executable_goes_on_with_the_buffer_whose_turn_it_is(numbers: Numbers) -> None:
+    """After an odd number of replays the last result is in the second one of a pair."""
+    u, v = numbers.new(1), numbers.new(0)
+    with fairlead.capture(numbers.queue, swap=(u, v)) as graph:
+        cl.enqueue_copy(numbers.queue, v, u)
+        numbers.add(1, v)
+    loop = graph.finalize()
+    for count, name in ((1, "u"), (2, "v")):
+        loop.replay(numbers.queue).wait()
+        again: Any = pickle.loads(pickle.dumps(loop))
+        assert again.is_swapped == loop.is_swapped == (name == "u")
+        assert again()[name].view(np.int32)[0] == count + 2
+
+
 def test_what_no_file_holds_is_not_pickled(graph: fairlead.CapturedGraph) -> None:
     graph.add(lambda handler: handler.host_task(print))
     with pytest.raises(GraphFileError, match="CANNOT_SAVE"):
