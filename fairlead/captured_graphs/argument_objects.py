@@ -191,9 +191,20 @@ def _count_references(things: Sequence[Any]) -> list[int]:
 
 def begins_with_contents(memory: int) -> bool:
     """Whether a memory object (a handle) was made with contents of the host's memory."""
+    return bool(
+        _query_flags(memory) & (OPENCL["CL_MEM_COPY_HOST_PTR"] | OPENCL["CL_MEM_USE_HOST_PTR"])
+    )
+
+
+def is_constant(memory: int) -> bool:
+    """Whether no kernel may write to a memory object (a handle)."""
+    return bool(_query_flags(memory) & OPENCL["CL_MEM_READ_ONLY"])
+
+
+def _query_flags(memory: int) -> int:
     value = ffi.new("uint64_t *")
     call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_FLAGS"], 8, get_address(value), None)
-    return bool(value[0] & (OPENCL["CL_MEM_COPY_HOST_PTR"] | OPENCL["CL_MEM_USE_HOST_PTR"]))
+    return value[0]
 
 
 def list_kept_objects(value: Any) -> list[Any]:

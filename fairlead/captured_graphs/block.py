@@ -21,7 +21,7 @@ from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
-from .argument_objects import find_root, list_memory
+from .argument_objects import find_root, is_constant, list_memory
 from .parameter import MemoryParameter, find_names, find_parameter, list_living_memory
 from .random_numbers import Draw, set_back
 
@@ -233,13 +233,14 @@ class CapturedBlock:
     @property
     def filled_once(self) -> Iterable[tuple[str, int]]:
         """Where memory that commands use was made in the block, with contents of the host's memory:
-        file and line."""
+        file and line. Memory that kernels only read keeps them."""
         made = self._observer.contents_at
         if not made:
             return ()
         used = list_memory(self._commands, len(self))
         used |= {find_root(one) for one in used}
-        return sorted({place for one, place in made.items() if one in used})
+        kept = {one for one in made if one in used and not is_constant(one)}
+        return sorted({made[one] for one in kept})
 
     @property
     def random_launches(self) -> Iterable[tuple[str, int]]:

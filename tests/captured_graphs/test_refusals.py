@@ -458,13 +458,15 @@ def test_memory_that_a_block_fills_when_it_makes_it_is_told(numbers: Numbers) ->
         image = cl.create_image(context, readable, form, hostbuf=pixels, shape=(4, 4))
         unused = cl.Buffer(context, readable, hostbuf=ones)  # replays do nothing with it
         empty = cl.Buffer(context, flags.READ_WRITE, 256)
+        constant = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=ones)
         kernel = cl.Kernel(numbers.program, "add")
         for buffer in (copied, whole[4096:4352], earlier, empty):
             kernel(numbers.queue, (64,), None, buffer, np.int32(1))
+        cl.enqueue_copy(numbers.queue, empty, constant)
         cl.enqueue_copy(numbers.queue, target, used)
         where = {"origin": (0, 0), "region": (4, 4), "is_blocking": False}
         cl.enqueue_copy(numbers.queue, pixels, image, **where)
-    assert len(graph) == 6 and unused.size == 256
+    assert len(graph) == 7 and unused.size == 256
     assert [one.lineno - first for one in caught] == [1, 2, 3, 4]
     assert {one.filename for one in caught} == {__file__}
     assert all(
