@@ -121,7 +121,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* icd/native/*/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi loader/base/operations.*) loader/base/abi.py loader/base/argument_rules.py loader/base/shell_copies.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard fairlead/captured_graphs/native/* icd/native/* icd/native/*/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi loader/base/operations.*) loader/base/abi.py loader/base/argument_rules.py loader/base/shell_copies.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE" driver
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
@@ -353,5 +353,5 @@ cross: $(BIN)/python
 	    $(BIN)/python -m build --outdir build/cross .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info fairlead/captured_graphs/_replay_method.*.so icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

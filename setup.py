@@ -212,6 +212,7 @@ def native() -> dict[str, Any]:
             "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
         ],
         "ext_modules": [
+            runpy.run_path("fairlead/captured_graphs/native/build.py")["describe_replay_method"](),
             *runpy.run_path("fairlead/icd/native/build.py")["describe_layers"](),
             runpy.run_path("fairlead/icd/libopencl/native/build.py")["describe_libopencl"](
                 version()

@@ -22,7 +22,7 @@ from ..graph.files import Pickles
 from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd._native import ffi, lib
-from ..icd.calls import find_device_profile, read_word
+from ..icd.calls import find_device_profile, get_address, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
 from ..icd.command_buffer.waiting import wait as wait_for_event
@@ -31,6 +31,7 @@ from ..loader.base.forks import make_lock
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from . import pyopencl_client as _client
+from ._replay_method import replace_replay
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
@@ -667,9 +668,13 @@ class Executable(Drawable, Pickles):
 
 
 #: The docstring of the method, after its signature as C functions have it.
-_REPLAY: Final = ffi.new(
-    "char[]",
+_REPLAY: Final = (
     b"replay($self, /, queue, times=1, wait_for=None, *, wait=False, until=None, every=16, "
-    b"**values)\n--\n\n" + (Executable.replay.__doc__ or "").encode(),
+    b"**values)\n--\n\n" + (Executable.replay.__doc__ or "").encode()
 )
-lib.fl_replace_replay(ffi.cast("void *", id(Executable)), _REPLAY)
+replace_replay(
+    Executable,
+    _REPLAY,
+    get_address(ffi.addressof(lib, "fl_run_again")),
+    get_address(ffi.addressof(lib, "fl_enqueue_again")),
+)

@@ -74,7 +74,7 @@ class ReplayError(OpenCLError):
 #: - `join`, the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
 #:   returns 1 if that is the event of the end. None if the engine has no such enqueues;
 #: - the address of `native` where `run`, and where `enqueue` alone, is C's, for C
-#:   (icd/native/replay_method.c). 0 where Python has a part.
+#:   (native/replay_method.c). 0 where Python has a part.
 #:
 #: It is one object, so that threads never see the queue of one replay with the route of another. It
 #: is a plain tuple, because Python takes that apart faster than one with names.

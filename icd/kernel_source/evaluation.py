@@ -230,7 +230,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
         if isinstance(place, Pointer):
             return Unknown(place.target, dict.fromkeys(place.roots, 1))
         value = self.known.get(place.key) if place.key and place.whole else None
-        value = value or self.any_value(place.key)
+        value = value or self.get_unknown(place.key)
         return Unknown(place.target, value.flows) if isinstance(value, Unknown) else value
 
     def _calculate(self, name: str, left: Value, right: Value) -> Value:
@@ -348,7 +348,7 @@ class Evaluation(Variables, c_ast.NodeVisitor):
             for root in place.roots - {MEMORY}:
                 self.note(root, value)
         elif place.key:
-            self.known[place.key] = self.any_value(place.key)
+            self.known[place.key] = self.get_unknown(place.key)
             self.note(self.find_root(place.key), value)
         return self._get(place)
 

@@ -65,7 +65,7 @@ class Variables:
         """Return what stands for a variable: itself, or all that pointers may lead to."""
         return self._roots.get(key, KNOWN)
 
-    def any_value(self, key: Root | None) -> Unknown:
+    def get_unknown(self, key: Root | None) -> Unknown:
         """Return what is known of a variable that may have any of its values."""
         return Unknown(None, {self.find_root(key): 1})
 
@@ -99,7 +99,7 @@ class Variables:
             else:
                 self.lose(value, f"a pointer is kept in {name}")
         self.note(self.find_root(key), found)
-        value = found if self.is_tracked(key) else self.any_value(key)
+        value = found if self.is_tracked(key) else self.get_unknown(key)
         if key in self._pointed:
             arguments = value.arguments if isinstance(value, Pointer) else None
             if arguments is None or not arguments <= self._pointed[key]:
@@ -118,7 +118,9 @@ class Variables:
             if key[0] in names:
                 if isinstance(value, Pointer):
                     self._pointed[key] = value.arguments
-                self.known[key] = value.lost if isinstance(value, Pointer) else self.any_value(key)
+                self.known[key] = (
+                    value.lost if isinstance(value, Pointer) else self.get_unknown(key)
+                )
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -161,5 +163,5 @@ class Variables:
             one, other = left.get(key, Unknown()), right.get(key, Unknown())
             value = one if one == other else join(one, other)
             is_lost = isinstance(value, Unknown) and one != other
-            found[key] = self.any_value(key) if is_lost else value
+            found[key] = self.get_unknown(key) if is_lost else value
         return found

@@ -228,9 +228,6 @@ void *fl_find_address(const fl_route *route, void *memory);
 /* Run it once more: 1, OpenCL's code (negative), or 0: nothing happened, as with fl_enqueue_again,
  * or the thread has too little stack. */
 int fl_run_again(fl_route *route);
-/* Put C in the place of the method `replay` of a Python class, which C calls for what it does not
- * do itself (replay_method.c). `doc` stays. Not 0: nothing has changed. */
-int fl_replace_replay(void *type, const char *doc);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 

@@ -49,9 +49,8 @@ _ALLOCATIONS: Final = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"
 _FLAGS: Final = (*_STRICT, _ALLOCATIONS)
 #: What only the harness replaces.
 _HARNESS: Final = "-Wl,--wrap=fopen,--wrap=sched_yield"
-#: Two become libraries by themselves, with their own idea of which APIs there are. The third is a
-#: method of a Python class, and needs Python's headers.
-_APART: Final = ("trace_layer.c", "opencl_layer.c", "replay_method.c")
+#: They become libraries by themselves, with their own idea of which APIs there are.
+_APART: Final = ("trace_layer.c", "opencl_layer.c")
 #: In `build` or `build_shells`.
 _ELSEWHERE: Final = ("shell.c", "pi_shell.c", "ze_shell.c", "python.c", "runtime_waits.c")
 #: Seconds that a program may take: half a minute of a processor that others may want, too.

@@ -1,18 +1,21 @@
 /* The method `replay` of captured graphs, in C for a replay that repeats the last one without
  * anything else. A small graph runs for less time than Python takes for the same call. For all
  * other replays it calls the function that it replaces. */
+#define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
-#include "native.h"
-
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The places of a Repeat (captured_graphs/segment.py). RUNS and ENQUEUES have the address of the
  * route, or 0 where Python has to do it. */
 enum { QUEUE_TYPE, QUEUE, RUN = 3, ROUTE = 5, TO_EVENT, RUNS = 8, ENQUEUES };
 
 static PyObject *replay_in_python, *name_repeat, *name_ended, *name_int_ptr, *name_wait;
+/* icd/native/command_buffer.cdef.h has them. */
+static int (*fl_run_again)(void *route);
+static intptr_t (*fl_enqueue_again)(void *route);
 
 static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *keywords) {
@@ -50,7 +53,7 @@ static bool is_last_queue(PyObject *queue, PyObject *repeat) {
 /* NULL without an exception: nothing has happened, and Python has to do it. */
 static PyObject *repeat_on(PyObject *self, PyObject *queue, PyObject *repeat, bool waits) {
     bool here = waits && PyTuple_GetItem(repeat, RUN) != Py_None;
-    fl_route *route = get_route(repeat, here ? RUNS : ENQUEUES);
+    void *route = get_route(repeat, here ? RUNS : ENQUEUES);
     if (!route)
         return NULL;
     PyThreadState *state = PyEval_SaveThread();
@@ -94,23 +97,37 @@ static PyObject *replay(PyObject *self, PyObject *const *args, Py_ssize_t count,
     return call_python(self, args, count, keywords);
 }
 
-/* The calling thread has let other threads run Python. */
-int fl_replace_replay(void *type, const char *doc) {
+static PyObject *replace_replay(PyObject *module, PyObject *args) {
     static PyMethodDef method = {"replay", (PyCFunction)(void (*)(void))replay,
                                  METH_FASTCALL | METH_KEYWORDS, NULL};
-    PyGILState_STATE state = PyGILState_Ensure();
-    method.ml_doc = doc;
+    PyObject *type, *doc;
+    unsigned long long run, enqueue;
+    if (!PyArg_ParseTuple(args, "OSKK", &type, &doc, &run, &enqueue))
+        return NULL;
+    fl_run_again = (int (*)(void *))(uintptr_t)run;
+    fl_enqueue_again = (intptr_t(*)(void *))(uintptr_t)enqueue;
+    Py_INCREF(doc); /* the method has its text */
+    method.ml_doc = PyBytes_AsString(doc);
     name_repeat = PyUnicode_InternFromString("_repeat");
     name_ended = PyUnicode_InternFromString("_ended");
     name_int_ptr = PyUnicode_InternFromString("int_ptr");
     name_wait = PyUnicode_InternFromString("wait");
     replay_in_python = PyObject_GetAttrString(type, "replay");
-    PyObject *made = PyDescr_NewMethod(type, &method);
-    int code = -1;
-    if (name_repeat && name_ended && name_int_ptr && name_wait && replay_in_python && made)
-        code = PyObject_SetAttrString(type, "replay", made);
+    if (!name_repeat || !name_ended || !name_int_ptr || !name_wait || !replay_in_python)
+        return NULL;
+    PyObject *made = PyDescr_NewMethod((PyTypeObject *)type, &method);
+    int code = made ? PyObject_SetAttrString(type, "replay", made) : -1;
     Py_XDECREF(made);
-    PyErr_Clear();
-    PyGILState_Release(state);
-    return code;
+    if (code)
+        return NULL;
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+PyMODINIT_FUNC PyInit__replay_method(void) {
+    static PyMethodDef functions[] = {{"replace_replay", replace_replay, METH_VARARGS, NULL},
+                                      {NULL, NULL, 0, NULL}};
+    static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_replay_method", NULL, -1, functions,
+                                 NULL, NULL, NULL, NULL};
+    return PyModule_Create(&module);
 }

@@ -1,0 +1,23 @@
+"""Says how `fairlead.captured_graphs._replay_method` is built: a method of a Python class in C.
+
+It is a module of its own, because the C of `icd/native` knows no Python.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BUILDING = HERE.parents[1] / "loader/base/native/building.py"
+
+
+def describe_replay_method() -> Any:
+    """Return the setuptools extension of the module."""
+    from setuptools import Extension
+
+    building = SimpleNamespace(**runpy.run_path(str(BUILDING)))
+    options = building.describe_extension([HERE / "replay_method.c"], [])
+    return Extension("fairlead.captured_graphs._replay_method", py_limited_api=True, **options)
