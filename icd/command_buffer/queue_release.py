@@ -101,7 +101,8 @@ def release_ended() -> bool:
         due = {queue: device for queue, (until, device) in _idle.items() if until <= now}
         for queue in due:
             del _idle[queue]
-        busy = any(one.marker for one in _running.values())
+        # In a copy: the garbage collector may run in between, and release a queue.
+        busy = any(one.marker for one in list(_running.values()))
     for marker in ended:
         call(marker, "clReleaseEvent")
     for queue in due:
@@ -116,7 +117,7 @@ def _release_running() -> None:
     release_ended()
     with _lock:
         _is_ending = True
-        running = [(queue, one.marker) for queue, one in _running.items()]
+        running = [(queue, one.marker) for queue, one in list(_running.items())]
         _running.clear()
     for queue, marker in running:
         call(queue, "clReleaseCommandQueue")

@@ -226,9 +226,8 @@ class Validation:
     def find_leaks(self) -> list[Leak]:
         """Return the objects that have references now, in the order of their creation."""
         with self._lock:
-            left = [
-                o for o in self._objects.values() if o.count > 0 and o.kind in find_counted_kinds()
-            ]
+            objects = list(self._objects.values())  # the garbage collector may release some
+            left = [o for o in objects if o.count > 0 and o.kind in find_counted_kinds()]
         return [Leak(o.kind, o.handle, o.count, format_stack(o.created)) for o in left]
 
     def close(self) -> None:
@@ -356,7 +355,7 @@ class Validation:
         return next(
             (
                 o.kind
-                for o in self._objects.values()
+                for o in list(self._objects.values())
                 if o.handle == handle and (o.count > 0 or o.lent)
             ),
             "",

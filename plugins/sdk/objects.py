@@ -269,7 +269,7 @@ class Registry:
             for handle in self.list_made_in_c(kind):
                 self.adopt(kind, handle)
         with self._lock:
-            things = [thing for table in self._owned.values() for thing in table.values()]
+            things = [thing for table in self._owned.values() for thing in list(table.values())]
             lent = (found() for found in list(self._lent.values()))
             things += (thing for thing in lent if thing is not None)
             things.sort(key=_read_number)

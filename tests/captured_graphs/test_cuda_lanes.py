@@ -214,6 +214,7 @@ def test_a_failure_in_the_stream_arrives_at_its_event(program: Program) -> None:
         end.wait()
     program.fake.fail("cuStreamSynchronize", 0)
     program.fake.fail("cuEventSynchronize", 0)
+    program.fake.drain()  # who waits for the failed event does not wait for the device
     now = program.values(y)[0]
     loop.replay(program.queue, wait=True)  # by OpenCL
     assert program.values(y) == [2 * now + 1]

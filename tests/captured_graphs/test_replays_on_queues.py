@@ -313,6 +313,32 @@ def test_rest_begins_when_nobody_else_has_the_queue(
     assert [releases.after(seconds) for seconds in (5.0, 0.0, 0.9, 0.2)] == [0, 0, 0, 1]
 
 
+def test_a_queue_may_be_released_while_others_are_looked_at(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector may run in between any two lines of the same thread."""
+    first, second = _queue(context), _queue(context)
+    Releases(first, monkeypatch)
+    looks: list[int] = []
+
+    class Looked:
+        delay, device = 0.0, None
+
+        @property
+        def marker(self) -> int:
+            looks.append(len(looks))
+            if len(looks) == 2:  # the first look is that of a loop over a copy
+                queue_release.release_queue(second)
+            return 0
+
+        def _replace(self, **_: int) -> Looked:
+            return self
+
+    monkeypatch.setattr(queue_release, "_running", {first: Looked()})
+    queue_release.release_ended()
+    assert second in queue_release._running
+
+
 def test_an_in_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

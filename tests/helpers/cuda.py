@@ -153,6 +153,10 @@ class FakeGpu:
         self.library.fake_cuda_hold(0)
         gc.enable()
 
+    def drain(self) -> None:
+        """Wait until the device has done everything."""
+        self.library.fake_drain()
+
     def calls(self, function: str) -> int:
         """How often a function was called."""
         return self.library.fake_cuda_calls(function.encode())
