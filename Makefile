@@ -353,5 +353,5 @@ cross: $(BIN)/python
 	    $(BIN)/python -m build --outdir build/cross .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info fairlead/captured_graphs/_replay_method.*.so icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info fairlead/captured_graphs/_native.*.so icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -31,7 +31,7 @@ from ..loader.base.forks import make_lock
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from . import pyopencl_client as _client
-from ._replay_method import replace_replay
+from ._native import replace_replay
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues

@@ -101,6 +101,7 @@ def test_what_is_written_by_hand_is_optimized_alike_in_the_tree_and_behind_its_l
         for source in (ROOT / folder / "native").glob("*.c"):
             name = str(source.relative_to(ROOT))
             assert [building["get_level"](way + name) for way in ("", "fairlead/")] == [(), ()]
+    assert building["get_level"]("fairlead/captured_graphs/native/replay_method.c") == ()
     assert building["get_level"]("build/native/thunks_cl.c") != ()
 
 

@@ -1,4 +1,4 @@
-"""Says how `fairlead.captured_graphs._replay_method` is built: a method of a Python class in C.
+"""Says how `fairlead.captured_graphs._native` is built: a method of a Python class in C.
 
 It is a module of its own, because the C of `icd/native` knows no Python.
 """
@@ -20,4 +20,4 @@ def describe_replay_method() -> Any:
 
     building = SimpleNamespace(**runpy.run_path(str(BUILDING)))
     options = building.describe_extension([HERE / "replay_method.c"], [])
-    return Extension("fairlead.captured_graphs._replay_method", py_limited_api=True, **options)
+    return Extension("fairlead.captured_graphs._native", py_limited_api=True, **options)

@@ -124,10 +124,10 @@ static PyObject *replace_replay(PyObject *module, PyObject *args) {
     return Py_None;
 }
 
-PyMODINIT_FUNC PyInit__replay_method(void) {
+PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef functions[] = {{"replace_replay", replace_replay, METH_VARARGS, NULL},
                                       {NULL, NULL, 0, NULL}};
-    static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_replay_method", NULL, -1, functions,
+    static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, functions,
                                  NULL, NULL, NULL, NULL};
     return PyModule_Create(&module);
 }

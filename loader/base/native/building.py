@@ -30,7 +30,7 @@ APIS = {
 _OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden")
 
 #: The folders of C that is not generated.
-_WRITTEN = ("icd/", "loader/", "plugins/")
+_WRITTEN = ("captured_graphs/", "icd/", "loader/", "plugins/")
 #: The beginnings of the names of generated files whose functions jump to others.
 _JUMPING = ("layer_", "thunks_lib", "instance")
 #: The level of generated functions that jump. They are short and many: -O2 makes them no shorter,
