@@ -24,7 +24,10 @@ Flows = Mapping[Root, float]
 Row = tuple[Root, Flows, int]
 #: Operators of integers whose result may not fit in the type. OpenCL C defines what shifts do.
 GROWING: Final = frozenset({"+", "-", "*", "/", "%"})
+#: How many times a product has each of its factors: more than any sum has a number.
 _OFTEN: Final = 1 << 32
+#: Halves and thirds of a variable add up to the whole, but for rounding.
+_NEARLY: Final = 0.999
 
 
 def unite(one: Flows, other: Flows) -> Flows:
@@ -74,11 +77,8 @@ def find_growing(rows: Sequence[Row], first: int) -> int:
     return 0
 
 
-_NEARLY: Final = 0.999
-
-
 def _find_origins(rows: Sequence[Row]) -> Mapping[Root, Set[Root]]:
-    """Return what flows to each variable, on whatever way."""
+    """Return what flows to each variable, directly or through others."""
     origins = {root: set[Root]() for root, _, _ in rows}
     while True:
         before = sum(map(len, origins.values()))

@@ -67,7 +67,7 @@ class Pointer:
 
     @property
     def roots(self) -> frozenset[Root]:
-        """What a number that it leads to is made of."""
+        """The variables, or the memory, that the pointer may lead to."""
         if not self.arguments:
             return frozenset({self.root})
         return frozenset({MEMORY, *((name, 0) for name in self.arguments)})

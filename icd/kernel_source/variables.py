@@ -66,7 +66,7 @@ class Variables:
         return self._roots.get(key, KNOWN)
 
     def get_unknown(self, key: Root | None) -> Unknown:
-        """Return what is known of a variable that may have any of its values."""
+        """Return what stands for the value of a variable if nothing is known of it."""
         return Unknown(None, {self.find_root(key): 1})
 
     def note(self, root: Root, value: Value) -> None:
