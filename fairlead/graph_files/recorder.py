@@ -16,6 +16,7 @@ from ..captured_graphs.parameter import find_entry
 from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import call, find_driver_function, get_address
+from ..icd.command_buffer.edits import MEMORY, SAMPLER, UNSET, VALUE
 from ..icd.errors import check
 from ..loader.base.operations import OPERATIONS, SVM
 from .document import KERNEL, LONGEST_ARGUMENT, MARKER, Document
@@ -58,6 +59,7 @@ _LAUNCH: Final = ffi.typeof(
     " uintptr_t, uintptr_t)"
 )
 
+_INVALID_ARG_VALUE: Final = OPENCL.codes["CL_INVALID_ARG_VALUE"]
 _RELEASE: Final = ffi.typeof("int32_t (*)(uintptr_t)")
 
 
@@ -84,6 +86,8 @@ class DocumentRecorder:
         self._handles = [ffi.cast("void *", one) for one in arguments.addresses]
         #: What each kernel's arguments were set to last.
         self._last: list[dict[int, Any]] = [{} for _ in self._kernels]
+        #: Kernels' arguments and kinds that their declarations suit.
+        self._suiting: set[tuple[int, int, int]] = set()
         self._kept: list[Any] = []
         self._sizes, self._event = ffi.new("size_t[9]"), ffi.new("uintptr_t *")
         #: Global size, local size and offset; where an argument's value lies.
@@ -178,28 +182,41 @@ class DocumentRecorder:
         self, number: int, kernel: int, index: int, argument: Mapping[str, Any]
     ) -> int:
         """Set an argument of a kernel. Returns OpenCL's code."""
-        size, pointer = ffi.sizeof("void *"), self._value_at
+        kind, size, pointer = UNSET, ffi.sizeof("void *"), self._value_at
         if "value" in argument:
             data = bytes.fromhex(argument["value"])
             ffi.memmove(self._value, data, len(data))
+            kind = VALUE if len(data) == size and any(data) else UNSET
             size = len(data)
         elif "memory" in argument:
-            memory = argument["memory"]
+            kind, memory = MEMORY, argument["memory"]
             if self._document.memory[memory]["kind"] == SVM:
                 place = self._arguments.addresses[memory] + argument.get("start", 0)
                 return call(kernel, "clSetKernelArgSVMPointer", index, place)
-            return lib.fl_set_memory(self._pointers[number], index, self._handles[memory])
         elif "local" in argument:
             size, pointer = argument["local"], 0
         elif "sampler" in argument:
-            self._word[0] = self._arguments.samplers[argument["sampler"]]
+            kind, self._word[0] = SAMPLER, self._arguments.samplers[argument["sampler"]]
         else:
             place, length = self._arguments.parameters[argument["parameter"]]
             if length:
                 size, pointer = length, place
             else:
-                self._word[0] = place
+                kind, self._word[0] = MEMORY, place
+        if kind and not self._suits(number, index, kind):
+            return _INVALID_ARG_VALUE
+        if "memory" in argument:
+            return lib.fl_set_memory(self._pointers[number], index, self._handles[memory])
         return self._set[number](kernel, index, size, pointer)
+
+    def _suits(self, number: int, index: int, kind: int) -> bool:
+        """Whether a kernel's source declares an argument as what the file says that it is."""
+        key = number, index, kind
+        if key not in self._suiting and lib.fl_suits_declaration(
+            self._pointers[number], index, kind
+        ):
+            self._suiting.add(key)
+        return key in self._suiting
 
 
 def _find_recorder(queue: int, routine: str) -> Any:

@@ -92,6 +92,15 @@ uint8_t fl_kind_by(uint8_t declared_as, cl_kernel kernel, void *object) {
     }
 }
 
+int fl_suits_declaration(void *kernel, uint32_t index, uint32_t kind) {
+    uint8_t declared = fl_declaration(kernel, index);
+    if (declared != FL_DECLARED_UNKNOWN)
+        return fl_kind_by(declared, kernel, NULL) == kind;
+    /* only pointers take no value (SPEC clSetKernelArg); who sets an argument next forgets this */
+    return kind == FL_ARG_MEM ||
+           DRIVER(kernel, clSetKernelArg)(kernel, index, sizeof(void *), NULL) != CL_SUCCESS;
+}
+
 int fl_kind_of_argument(void *kernel, uint32_t index, void *object) {
     return fl_kind_by(fl_declaration(kernel, index), kernel, object);
 }

@@ -150,6 +150,10 @@ uint32_t fl_argument_count(const fl_arguments *list);
 /* What a kernel's argument is (enum fl_argument_kind) that is set to the eight bytes `object`, not
  * NULL. */
 int fl_kind_of_argument(void *kernel, uint32_t index, void *object);
+/* Whether an argument that is set next may have a kind, as its declaration says; for who has it
+ * from a file. PoCL takes any eight bytes for the memory object that is declared, and follows
+ * them. */
+int fl_suits_declaration(void *kernel, uint32_t index, uint32_t kind);
 /* Set an argument to what is a memory object for certain. In a block, the driver is not asked what
  * it is. */
 int32_t fl_set_memory(void *kernel, uint32_t index, void *memory);

@@ -1,6 +1,7 @@
 """Graph files that are damaged or hostile: each is refused with a sentence. None needs a driver.
 
-Graph files whose programs would read files of this machine.
+Graph files whose programs would read files of this machine, or whose launches do not suit their
+kernels.
 """
 
 from __future__ import annotations
@@ -511,3 +512,47 @@ def test_a_stream_may_not_read_files_and_a_path_may(each_driver: Driver, tmp_pat
         loaded = fairlead.load(place, device, local_files=True)
         found = loaded.finalize()()
         assert np.frombuffer(found["x"].tobytes(), np.int32)[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("index", "argument"),
+    [
+        (0, {"value": "6745230100000000"}),  # bytes for memory, which PoCL would follow
+        (0, {"sampler": 0}),
+        (0, {"local": 16}),
+        (1, {"memory": 0}),
+        (2, {"memory": 0}),
+        (2, {"value": "6745230100000000"}),
+        (3, {"sampler": 0}),
+        (4, {"memory": 0}),
+    ],
+)
+@pytest.mark.one_driver
+def test_an_argument_of_another_kind_than_declared_is_refused(
+    each_driver: Driver, tmp_path: Path, index: int, argument: dict[str, Any]
+) -> None:
+    platform = next(one for one in platforms() if each_driver.has(one))
+    device = platform.devices[0].to_pyopencl()
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    declared = "global int *x, int y, sampler_t s, read_only image2d_t i, local int *l"
+    source = f"kernel void f({declared}) {{ x[0] = y; }}"
+    # without it PoCL tells pointers from the rest, no samplers from images
+    options = ["-cl-kernel-arg-info"] if index in (2, 3) else []
+    f: Any = cl.Program(context, source).build(options).f
+    x = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+    image_format = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    image = cl.create_image(context, cl.mem_flags.READ_WRITE, image_format, shape=(4, 4))
+    sampler = cl.Sampler(context, False, cl.addressing_mode.CLAMP, cl.filter_mode.NEAREST)
+    with fairlead.capture(queue) as graph:
+        f(queue, (1,), None, x, np.int32(7), sampler, image, cl.LocalMemory(4))
+    whole = io.BytesIO()
+    graph.save(whole)
+    with zipfile.ZipFile(whole) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(parts["graph.json"])
+    document["commands"][0]["args"][index] = argument
+    parts["graph.json"] = json.dumps(document).encode()
+    path = written(tmp_path / "changed.flg", parts)
+    with pytest.raises(GraphFileError, match=f"argument {index}"):
+        fairlead.load(path, device)
