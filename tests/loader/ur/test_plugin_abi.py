@@ -1,5 +1,4 @@
-"""The ABI data of Unified Runtime against its headers, of PI against a real plugin, and
-consistency.
+"""The ABI data of Unified Runtime against its headers, and of PI against a real plugin.
 
 The headers are those of the intel-sycl-rt wheel. `make test` fetches both.
 """
@@ -8,24 +7,29 @@ from __future__ import annotations
 
 import ctypes
 import re
-import runpy
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from helpers.support import ROOT, RunPython
+from helpers.abi_header import (
+    Prototypes,
+    check_groups,
+    compile_lines,
+    find_enumerators,
+    find_prototypes,
+    list_prototypes,
+    read_header,
+    struct_lines,
+    type_lines,
+    value_lines,
+)
+from helpers.support import RunPython
 
-from fairlead.loader.base.abi import Api, Parameter
 from fairlead.loader.pi.abi import API_VERSION as PI_VERSION
-from fairlead.loader.pi.abi import PI, TABLE_OFFSET, VERSION_SIZE, PIError
-from fairlead.loader.ur.abi import API_VERSION, UR, URError, name_getter
+from fairlead.loader.pi.abi import PI, TABLE_OFFSET, VERSION_SIZE
+from fairlead.loader.ur.abi import API_VERSION, UR, name_getter
 from fairlead.loader.ur.preview import examine_file
-from fairlead.loader.ze.abi import ZE
 
 NEWEST = next(iter(UR.layouts))
-APIS = {"UR": UR, "PI": PI, "ZE": ZE}
 #: What the loader serves by itself: no adapter has it.
 OF_THE_LOADER = re.compile(r"urLoader\w+|urDeviceGetSelected")
 
@@ -34,102 +38,31 @@ RETIRED = set(UR.functions).difference(
     name for names in UR.layouts[NEWEST].values() for name in names if name
 )
 
-every_api = pytest.mark.parametrize("api", APIS.values(), ids=APIS)
-
-
-@pytest.fixture(scope="session")
-def declarations() -> Any:
-    """Return what declares an API's types in C for the native builds."""
-    return runpy.run_path(str(ROOT / "loader/base/native/building.py"))["emit_declarations"]
-
 
 def text_of(headers: Path, name: str) -> str:
-    """A header without its comments and attributes."""
-    text = (headers / "unified-runtime" / name).read_text(encoding="utf-8")
-    return re.sub(r"/\*.*?\*/|//[^\n]*|\[\[.*?\]\]", "", text, flags=re.S)
+    return read_header(headers / "unified-runtime" / name)
 
 
-def prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Name → (return type, [(type, name)]), spaces left out."""
-    found = {}
-    for match in re.finditer(
-        r"UR_APIEXPORT\s+(\w+)\s+UR_APICALL\s+(\w+)\s*\((.*?)\)\s*;",
-        text_of(headers, "ur_api.h"),
-        re.S,
-    ):
-        returns, name, parameters = match.groups()
-        texts = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
-        pairs = (re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.S) for text in texts)
-        found[name] = (returns, [(re.sub(r"\s", "", pair[1]), pair[2]) for pair in pairs if pair])
-    return found
+def prototypes(headers: Path) -> Prototypes:
+    pattern = r"UR_APIEXPORT\s+(\w+)\s+UR_APICALL\s+(\w+)\s*\((.*?)\)\s*;"
+    return find_prototypes(text_of(headers, "ur_api.h"), pattern)
 
 
-def enumerators(headers: Path) -> dict[str, str]:
-    """Name → its enum, without those that only set the size."""
-    found = {}
-    for match in re.finditer(
-        r"typedef enum \w+\s*\{(.*?)\}\s*(\w+)\s*;", text_of(headers, "ur_api.h"), re.S
-    ):
-        names = re.findall(r"(?:^|,)\s*(UR_\w+)\s*(?==|,|$)", match[1])
-        found.update({name: match[2] for name in names if not name.endswith("_FORCE_UINT32")})
-    return found
-
-
-def compile_c(directory: Path, lines: list[str], *flags: str) -> None:
-    source = directory / "check.c"
-    source.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    done = subprocess.run(
-        ["cc", "-std=gnu11", "-fsyntax-only", *flags, str(source)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[:4000]
-
-
-def compile_ur(headers: Path, directory: Path, lines: list[str]) -> None:
-    start = [
-        "#include <stdbool.h>",
-        "#include <stddef.h>",
-        "#include <unified-runtime/ur_api.h>",
-        "#include <unified-runtime/ur_ddi.h>",
-    ]
-    compile_c(directory, [*start, *lines], f"-I{headers}", "-Wno-deprecated-declarations")
-
-
-def opaque(api: Api) -> set[str]:
-    """The structs whose fields are not known."""
-    return {name for name in api.types if api.resolve(name) == "struct" and name not in api.structs}
-
-
-def layout_checks(api: Api) -> Iterator[str]:
-    """Assertions in C that every struct is laid out as ctypes lays it out."""
-    for struct in api.structs.values():
-        ours = api.get_struct(struct.name)
-        yield f'_Static_assert(sizeof({struct.name}) == {ctypes.sizeof(ours)}, "{struct.name}");'
-        for field in struct.fields:
-            place = getattr(ours, field.name)
-            yield (
-                f"_Static_assert(offsetof({struct.name}, {field.name}) == {place.offset}, "
-                f'"{struct.name}.{field.name}");'
-            )
-            yield (
-                f"_Static_assert(sizeof((({struct.name} *)0)->{field.name}) == {place.size}, "
-                f'"{struct.name}.{field.name}");'
-            )
+def compile_ur(headers: Path, folder: Path, lines: Iterable[str]) -> None:
+    includes = "unified-runtime/ur_api.h", "unified-runtime/ur_ddi.h"
+    compile_lines(lines, folder, includes, f"-I{headers}", "-Wno-deprecated-declarations")
 
 
 # Unified Runtime against its headers
 
 
 def test_every_prototype_is_that_of_the_header(headers: Path) -> None:
+    """The newest layout is all of the header but what is the loader's own."""
     theirs = prototypes(headers)
-    for name in (name for names in UR.layouts[NEWEST].values() for name in names if name):
-        function = UR.functions[name]
-        ours = [(p.c_type.replace(" ", ""), p.name) for p in function.parameters]
-        assert (function.returns, ours) == theirs[name], name
-
-
-def test_the_newest_layout_is_all_of_the_header_but_the_loader_s_own(headers: Path) -> None:
-    names = {name for names in UR.layouts[NEWEST].values() for name in names}
-    assert names == {name for name in prototypes(headers) if not OF_THE_LOADER.fullmatch(name)}
+    newest = [UR.functions[name] for names in UR.layouts[NEWEST].values() for name in names if name]
+    assert list_prototypes(newest) == {
+        name: theirs[name] for name in theirs if not OF_THE_LOADER.fullmatch(name)
+    }
 
 
 def test_the_types_are_those_that_the_compiler_sees(headers: Path, tmp_path: Path) -> None:
@@ -188,60 +121,27 @@ def _field(name: str, table: str) -> str:
 
 
 def test_every_constant_and_error_code_is_that_of_the_header(headers: Path, tmp_path: Path) -> None:
-    values = {constant.name: constant.value for constant in UR.constants.values()}
-    values |= {name: code for code, (name, _) in UR.errors.items()}
-    own = {name for name in values if name.endswith("_FAIRLEAD")}
-    assert own == {"UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD"}
-    values = {name: value for name, value in values.items() if name not in own}
-    assert set(values) == set(enumerators(headers))
-    check = (
-        '_Static_assert((unsigned long long)({name}) == (unsigned long long)({value}), "{name}");'
-    )
-    compile_ur(
-        headers, tmp_path, [check.format(name=name, value=value) for name, value in values.items()]
-    )
-
-
-def test_constants_stand_under_the_type_that_parameters_have(headers: Path) -> None:
-    """Bits belong to the type of the bits together: `ur_queue_flags_t`, not `ur_queue_flag_t`."""
-    enums = enumerators(headers)
-    for constant in UR.constants.values():
-        if constant.name.endswith("_FAIRLEAD"):
-            continue
-        enum = enums[constant.name]
-        flags = re.sub(r"_flag_t$", "_flags_t", enum)
-        assert constant.group == (flags if flags in UR.types else enum), constant.name
-        assert UR.is_bitfield(constant.group) == enum.endswith("_flag_t"), constant.name
-
-
-def test_every_error_code_is_one_of_ur_result_t(headers: Path) -> None:
-    assert {name for name, _ in UR.errors.values()} == {
-        n for n, enum in enumerators(headers).items() if enum == "ur_result_t"
-    }
+    enums = find_enumerators(text_of(headers, "ur_api.h"))
+    values = {name: one.value for name, one in UR.constants.items()} | UR.codes
+    assert set(values) - set(enums) == {"UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD"}
+    values = {name: values[name] for name in enums}
+    compile_ur(headers, tmp_path, value_lines(values))
+    check_groups(UR, enums)
+    assert set(UR.codes) == {name for name, enum in enums.items() if enum == "ur_result_t"}
 
 
 def test_every_struct_is_laid_out_as_in_the_header(headers: Path, tmp_path: Path) -> None:
-    compile_ur(headers, tmp_path, list(layout_checks(UR)))
+    compile_ur(headers, tmp_path, struct_lines(UR, UR.structs))
     theirs = re.findall(r"typedef (?:struct|union) (\w+)\s*\{", text_of(headers, "ur_api.h"))
     assert set(UR.structs) == {name for name in theirs if not name.endswith("_params_t")}
 
 
 def test_every_type_has_the_size_of_the_header(headers: Path, tmp_path: Path) -> None:
-    named = [name for name in UR.types if name != "ur_bitfield" and name not in opaque(UR)]
-    compile_ur(
-        headers,
-        tmp_path,
-        [
-            f'_Static_assert(sizeof({n}) == {ctypes.sizeof(UR.make_ctype(n))}, "{n}");'
-            for n in named
-        ],
-    )
+    compile_ur(headers, tmp_path, type_lines(UR, set(UR.types) - {"ur_bitfield"}))
 
 
 def test_the_version_is_the_header_s(headers: Path, tmp_path: Path) -> None:
-    compile_ur(
-        headers, tmp_path, [f'_Static_assert(UR_API_VERSION_CURRENT == {API_VERSION}, "version");']
-    )
+    compile_ur(headers, tmp_path, value_lines({"UR_API_VERSION_CURRENT": API_VERSION}))
 
 
 # Unified Runtime's layouts against each other
@@ -332,105 +232,3 @@ def test_the_plugin_struct_is_what_binding_takes_it_for() -> None:
         and plugin.PiFunctionTable.offset == TABLE_OFFSET
     )
     assert plugin.PiFunctionTable.size == len(PI.slots) * ctypes.sizeof(ctypes.c_void_p)
-
-
-# All against themselves
-
-
-@every_api
-def test_slots_are_numbered_without_a_gap(api: Api) -> None:
-    assert [function.slot for function in api.slots] == list(range(len(api.slots)))
-
-
-@every_api
-def test_the_types_and_structs_compile_and_are_as_ctypes_lays_them_out(
-    api: Api, declarations: Any, tmp_path: Path
-) -> None:
-    lines = [
-        "#include <stdbool.h>",
-        "#include <stddef.h>",
-        "#include <stdint.h>",
-        *declarations(api),
-    ]
-    defined = {line.split()[1] for line in lines if re.match(r"(struct|union) \w+ \{", line)}
-    waiting = [struct for struct in api.structs.values() if struct.name not in defined]
-    while waiting:  # a struct comes after those that are fields of it
-        ready = [
-            s
-            for s in waiting
-            if not {f.type for f in s.fields if not f.stars} & {other.name for other in waiting}
-        ]
-        assert ready, [struct.name for struct in waiting]
-        lines += [struct.c_definition for struct in ready]
-        waiting = [struct for struct in waiting if struct not in ready]
-    lines += [
-        f"{function.format_c_declaration(function.name)};" for function in api.functions.values()
-    ]
-    compile_c(tmp_path, [*lines, *layout_checks(api)])
-
-
-def _everywhere(api: Api) -> Iterator[tuple[str, tuple[Parameter, ...]]]:
-    yield from ((function.name, function.parameters) for function in api.functions.values())
-    yield from ((struct.name, struct.fields) for struct in api.structs.values())
-
-
-@every_api
-def test_every_type_resolves(api: Api) -> None:
-    for name in set(api.types) - opaque(api):
-        assert api.make_ctype(name) is not None, name
-    for where, parameters in _everywhere(api):
-        assert where in RETIRED or not opaque(api) & {parameter.type for parameter in parameters}, (
-            where
-        )
-        for parameter in parameters:
-            api.make_ctype(parameter.type, parameter.stars, parameter.const)
-            assert parameter.stars or parameter.type != "void", where
-
-
-@every_api
-def test_every_length_and_every_word_leads_somewhere(api: Api) -> None:
-    words = {"in", "out", "inout", "optional", "alloc", "release", "retain", "of"}
-    for where, parameters in _everywhere(api):
-        names = [parameter.name for parameter in parameters]
-        assert len(set(names)) == len(names), where
-        for parameter in parameters:
-            length, place = parameter.length.lstrip("*"), f"{where}({parameter.name})"
-            assert not length or length in names or length in api.constants or length.isdecimal(), (
-                place
-            )
-            of = parameter.type_from
-            assert set(parameter.words) - {of} <= words, place
-            if of:
-                chooser = next(other for other in parameters if other.name == of)
-                assert chooser.type in api.groups, place
-
-
-@every_api
-def test_every_answer_of_a_query_has_a_type(api: Api) -> None:
-    for constant in api.constants.values():
-        name = constant.answer.removesuffix("[]").removeprefix("const ").rstrip(" *")
-        if constant.answer:
-            assert (
-                name == "unsigned char"
-                or api.make_ctype(name.replace(" ", "_")) is not None
-                or "*" in constant.answer
-            ), constant
-    for group in api.groups:
-        assert group in api.types or group == "limits", group
-
-
-@every_api
-def test_every_error_has_a_sentence(api: Api) -> None:
-    assert len({name for name, _ in api.errors.values()}) == len(api.errors)
-    for code, (name, sentence) in api.errors.items():
-        assert re.fullmatch(r"(UR_RESULT|PI|ZE_RESULT)_\w+", name), code
-        assert sentence[0].isupper() and sentence.endswith("."), name
-
-
-def test_errors_say_routine_code_and_sentence() -> None:
-    error = URError.from_code(
-        next(c for c, (n, _) in UR.errors.items() if n == "UR_RESULT_ERROR_DEVICE_LOST"),
-        "urQueueFinish",
-    )
-    assert str(error).startswith("urQueueFinish [UR_RESULT_ERROR_DEVICE_LOST]: ")
-    assert PIError.from_code(-98765, "piQueueFinish").code == "PI_ERROR_-98765"

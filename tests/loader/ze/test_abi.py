@@ -1,31 +1,30 @@
 """The ABI data of Level Zero against the headers of Debian's libze-dev, and consistency.
 
 The headers may be of any version. What came after them, or after the data, is left out. More tests
-of consistency are in tests/loader/ur/test_plugin_abi.py, for all APIs that have tables.
+of consistency are in tests/loader/base/test_abi.py, for all APIs.
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 import runpy
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from helpers.abi_header import (
+    check_groups,
+    compile_lines,
+    find_enumerators,
+    find_prototypes,
+    list_prototypes,
+    read_header,
+    struct_lines,
+    value_lines,
+)
 from helpers.support import ROOT
 
-from fairlead.loader.ze.abi import (
-    API_VERSION,
-    TABLES,
-    VERSION,
-    ZE,
-    LevelZeroError,
-    check,
-    count_entries,
-    name_getter,
-)
+from fairlead.loader.ze.abi import API_VERSION, TABLES, VERSION, ZE, count_entries, name_getter
 
 #: The functions of tools.abi, by getters, and the letters of what is no integer or pointer.
 TOOLS = runpy.run_path(str(ROOT / "loader/ze/libze_loader/native/build.py"))["read_tools"]()
@@ -35,9 +34,7 @@ RENAMED = {"ZE_PHYSICAL_MEM_FLAG_TBD", "ZE_FABRIC_VERTEX_EXP_TYPE_SUBEVICE"}
 
 
 def text_of(headers: Path, name: str) -> str:
-    """A header without its comments and its choices for other compilers."""
-    text = (headers / "level_zero" / name).read_text(encoding="utf-8")
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    return read_header(headers / "level_zero" / name)
 
 
 def numbers(version: int) -> tuple[int, int]:
@@ -55,48 +52,8 @@ def version(ze_headers: Path) -> int:
     return int(found[1]) << 16 | int(found[2])
 
 
-#: The same type under the name that the data has. Versions of the headers differ in it.
-SAME_TYPES = {"unsignedint": "uint32_t"}
-
-
-def prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """Name → (return type, [(type, name)]), spaces left out."""
-
-    def type_of(text: str) -> str:
-        found = re.sub(r"\s", "", text)
-        return SAME_TYPES.get(found, found)
-
-    found = {}
-    for match in re.finditer(
-        r"ZE_APIEXPORT\s+(\w+)\s+ZE_APICALL\s+(ze\w+)\s*\((.*?)\)\s*;",
-        text_of(headers, "ze_api.h"),
-        re.S,
-    ):
-        returns, name, parameters = match.groups()
-        texts = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
-        pairs = (re.fullmatch(r"\s*(.*?)(\w+)\s*", text, re.S) for text in texts)
-        found[name] = (returns, [(type_of(pair[1]), pair[2]) for pair in pairs if pair])
-    return found
-
-
-def enumerators(headers: Path) -> dict[str, str]:
-    """Name → its enum, without those that only set the size."""
-    found = {}
-    for match in re.finditer(
-        r"typedef enum \w+\s*\{(.*?)\}\s*(\w+)\s*;", text_of(headers, "ze_api.h"), re.S
-    ):
-        names = re.findall(r"(?:^|,)\s*(ZE_\w+)\s*(?==|,|$)", match[1])
-        found.update({name: match[2] for name in names if not name.endswith("_FORCE_UINT32")})
-    return found
-
-
-def compile_ze(headers: Path, directory: Path, lines: list[str]) -> None:
-    source = directory / "check.c"
-    start = ["#include <stddef.h>", "#include <level_zero/ze_api.h>"]
-    source.write_text("\n".join([*start, *lines, ""]), encoding="utf-8")
-    command = ["cc", "-std=gnu11", "-fsyntax-only", f"-I{headers}", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
+def compile_ze(headers: Path, folder: Path, lines: Iterable[str]) -> None:
+    compile_lines(lines, folder, ["level_zero/ze_api.h"], f"-I{headers}")
 
 
 # Against the headers
@@ -130,12 +87,11 @@ def test_the_functions_of_tools_are_those_of_the_headers(ze_headers: Path, versi
 
 
 def test_every_prototype_is_that_of_the_header(ze_headers: Path, version: int) -> None:
-    theirs = prototypes(ze_headers)
-    ours = {
-        name: (function.returns, [(p.c_type.replace(" ", ""), p.name) for p in function.parameters])
-        for name, function in ZE.functions.items()
-        if function.since <= numbers(version)
-    }
+    # versions of the headers differ in the name of this type
+    text = text_of(ze_headers, "ze_api.h").replace("unsigned int ", "uint32_t ")
+    pattern = r"ZE_APIEXPORT\s+(\w+)\s+ZE_APICALL\s+(ze\w+)\s*\((.*?)\)\s*;"
+    theirs = find_prototypes(text, pattern)
+    ours = list_prototypes(one for one in ZE.slots if one.since <= numbers(version))
     assert {name: theirs.get(name) for name in ours} == ours
     if version <= API_VERSION:
         assert set(theirs) == set(ours)
@@ -174,41 +130,21 @@ def test_the_other_getters_are_those_of_the_headers(
 def test_every_constant_and_error_code_is_that_of_the_header(
     ze_headers: Path, version: int, tmp_path: Path
 ) -> None:
-    enums = enumerators(ze_headers)
+    enums = find_enumerators(text_of(ze_headers, "ze_api.h"))
     values = {constant.name: constant.value for constant in ZE.constants.values()} | ZE.codes
     current = {name for name in enums if name.endswith("_VERSION_CURRENT")}  # of their version
     common = [name for name in values if name in enums and name not in current]
     assert version > API_VERSION or set(enums) - RENAMED <= set(values)
-    check = '_Static_assert((unsigned)({name}) == (unsigned)({value}), "{name}");'
-    compile_ze(
-        ze_headers, tmp_path, [check.format(name=name, value=values[name]) for name in common]
-    )
-
-
-def test_constants_stand_under_the_type_that_parameters_have(ze_headers: Path) -> None:
-    """Bits belong to the type of the bits together: `ze_context_flags_t`."""
-    for name, enum in enumerators(ze_headers).items():
-        if name in ZE.constants:
-            flags = re.sub(r"_flag_t$", "_flags_t", enum)
-            group = ZE.constants[name].group
-            assert group == (flags if flags in ZE.types else enum), name
-            assert ZE.is_bitfield(group) == enum.endswith("_flag_t"), name
+    # the sign of the highest bit is that of the compiler
+    compile_ze(ze_headers, tmp_path, value_lines({n: values[n] for n in common}, "unsigned"))
+    check_groups(ZE, enums)
 
 
 def test_every_struct_is_laid_out_as_in_the_header(ze_headers: Path, tmp_path: Path) -> None:
     text = text_of(ze_headers, "ze_api.h")
     names = set(re.findall(r"typedef (?:struct|union) _(ze_\w+)\s*\{", text)) & set(ZE.structs)
     assert names
-
-    def lines() -> Iterator[str]:
-        for name in sorted(names):
-            ours = ZE.get_struct(name)
-            yield f'_Static_assert(sizeof({name}) == {ctypes.sizeof(ours)}, "{name}");'
-            for field in ZE.structs[name].fields:
-                place, what = getattr(ours, field.name), f"{name}, {field.name}"
-                yield f'_Static_assert(offsetof({what}) == {place.offset}, "{what}");'
-
-    compile_ze(ze_headers, tmp_path, list(lines()))
+    compile_ze(ze_headers, tmp_path, struct_lines(ZE, sorted(names)))
 
 
 def test_the_names_of_extensions_and_the_limits_are_those_of_the_header(ze_headers: Path) -> None:
@@ -263,12 +199,3 @@ def test_a_handle_that_ends_is_not_written() -> None:
     create, append = ZE.functions["zeEventCreate"], ZE.functions["zeCommandListAppendWaitOnEvents"]
     assert [p.name for p in create.parameters if p.is_out] == ["phEvent"]
     assert [p.name for p in append.parameters if p.is_out] == []
-
-
-def test_errors_say_routine_code_and_sentence() -> None:
-    with pytest.raises(LevelZeroError) as caught:
-        check(0x78000001, "zeInit")
-    assert str(caught.value).startswith("zeInit [ZE_RESULT_ERROR_UNINITIALIZED]: ")
-    assert caught.value.value == 0x78000001
-    assert LevelZeroError.from_code(0x12345, "zeInit").code == "ZE_RESULT_0x12345"
-    check(0, "zeInit")
