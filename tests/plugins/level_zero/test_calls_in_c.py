@@ -7,12 +7,13 @@ from ctypes import addressof, byref, c_int, c_short, c_void_p
 from pathlib import Path
 
 import pytest
+from helpers.entries import asked_of_python, begin_in_c, calls_in
 from helpers.support import RunPython
 from helpers.ze_bench import ZeBench, argument, group_count
 from helpers.ze_calls import array, new
-from helpers.ze_entries import asked_of_python, begin_in_c, calls_in
 
 from fairlead.plugins.level_zero import kernels
+from fairlead.plugins.level_zero.core import driver
 from fairlead.plugins.level_zero.in_c import UNKNOWN
 
 
@@ -22,17 +23,17 @@ def asked(bench: ZeBench) -> Iterator[list[str]]:
 
     On Intel's driver it is asked for more with kernels of a binary, whose arguments have no types.
     """
-    if not begin_in_c():
+    if not begin_in_c(driver):
         pytest.skip("FAIRLEAD_CALLS=python")
     bench.compiles = True
-    with asked_of_python() as names:
+    with asked_of_python(driver) as names:
         yield names
 
 
 @pytest.fixture(params=["c", "python"])
 def language(request: pytest.FixtureRequest, bench: ZeBench) -> Iterator[str]:
     """Where calls begin."""
-    with calls_in(request.param):
+    with calls_in(request.param, driver):
         yield request.param
 
 
@@ -194,10 +195,11 @@ def test_a_ring_of_changes_is_refused(bench: ZeBench, language: str) -> None:
 
 _SWITCHED_OFF = """
 from helpers.ze_calls import ZeCalls
-from helpers.ze_entries import begin_in_c
+from helpers.entries import begin_in_c
 from fairlead.plugins import level_zero_driver
+from fairlead.plugins.level_zero.core import driver
 ZeCalls(level_zero_driver()).ok("zeInit", 0)
-print(begin_in_c())
+print(begin_in_c(driver))
 """
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from ctypes import byref, c_int
 
 import pytest
+from helpers.entries import asked_of_python, begin_in_c
 from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
-from helpers.ze_entries import asked_of_python, begin_in_c
+
+from fairlead.plugins.level_zero.core import driver
 
 IN_ORDER = 2
 STATUS, WAIT = "zeEventQueryStatus", "zeEventHostSynchronize"
@@ -123,14 +125,14 @@ def test_a_list_signals_it_at_each_execution(bench: ZeBench, event: int) -> None
 
 def test_c_signals_it_after_python_has(bench: ZeBench, event: int) -> None:
     """Python hands it over when what signals it is enqueued, and takes it when it looks at it."""
-    if not begin_in_c():
+    if not begin_in_c(driver):
         pytest.skip("FAIRLEAD_CALLS=python")
     out, adding, made = bench.ints(0), Adding(bench), bench.list(in_order=True)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1)
     bench.ze.ok("zeCommandListClose", made)
     given = adding.list, 1, array(made), event, 0, None
     in_c, turns = 0, 30
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for turn in range(turns):
             adding.add(1, event)  # by Python
             bench.ze.ok(WAIT, event, FOREVER)

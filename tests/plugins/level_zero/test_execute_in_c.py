@@ -7,9 +7,9 @@ from ctypes import byref, c_int
 from typing import Any
 
 import pytest
+from helpers.entries import asked_of_python, begin_in_c
 from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
-from helpers.ze_entries import asked_of_python, begin_in_c
 
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.calls import query_properties
@@ -31,9 +31,9 @@ def adding(bench: ZeBench, out: object, value: int = 1) -> int:
 
 def run_until_c_does(bench: ZeBench, made: int) -> int:
     """Run a list until Python is not asked any more, and return how often it has run."""
-    if not begin_in_c():
+    if not begin_in_c(driver):
         pytest.skip("FAIRLEAD_CALLS=python")
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for turn in range(1, 200):
             asked.clear()
             bench.run(made)
@@ -120,9 +120,9 @@ def append(bench: ZeBench, to: int, made: int, signal: int = 0, *waits: int) -> 
 
 def append_until_c_does(bench: ZeBench, to: int, made: int) -> int:
     """Append a list until Python is not asked any more, and return how often it has run."""
-    if not begin_in_c():
+    if not begin_in_c(driver):
         pytest.skip("FAIRLEAD_CALLS=python")
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for turn in range(1, 200):
             bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
             asked.clear()
@@ -138,7 +138,7 @@ def test_c_appends_lists_and_signals_events(bench: ZeBench) -> None:
     times = append_until_c_does(bench, to, made)
     bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
     bench.ze.ok("zeEventHostReset", event)
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for turn in range(1, 20):
             assert bench.ze.code("zeEventQueryStatus", event) == "NOT_READY"
             append(bench, to, made, event)
@@ -162,7 +162,7 @@ def test_a_thread_waits_in_c_for_an_event_of_c(bench: ZeBench) -> None:
         bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
         seen.append(out.all)
 
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         thread = threading.Thread(target=use)
         thread.start()
         thread.join()
@@ -179,7 +179,7 @@ def test_python_waits_for_an_event_of_c(bench: ZeBench) -> None:
     bench.launch(other, bench.kernel("mul", out.pointer, c_int(0)), 4, 0, event)
     bench.ze.ok("zeCommandListHostSynchronize", other, FOREVER)
     assert out.all == [0] * 4
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for expected in (["zeEventHostReset"], []):
             asked.clear()
             bench.ze.ok("zeEventHostReset", event)
@@ -204,7 +204,7 @@ def test_events_with_times_and_captures_are_python_s(bench: ZeBench) -> None:
     out, (event,) = bench.ints(count=4), bench.events(1, 5)
     made, to = adding(bench, out.pointer), bench.immediate(flags=2)
     append_until_c_does(bench, to, made)
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         append(bench, to, made, event)
         bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
         bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(new_times()))
@@ -244,7 +244,7 @@ def test_c_runs_a_list_that_leaves_its_own_events_reset(bench: ZeBench) -> None:
     for _ in range(times):
         expected = to_int(2 * (expected + 3))
     assert out[0] == expected
-    with asked_of_python() as asked:
+    with asked_of_python(driver) as asked:
         for by_host in (False, True, False):
             if by_host:
                 bench.ze.ok("zeEventHostSignal", event)

@@ -14,11 +14,12 @@ from random import Random
 from typing import Final
 
 import pytest
+from helpers.entries import calls_in
 from helpers.ze_bench import Ints, ZeBench, argument, group_count
 from helpers.ze_calls import array, new
-from helpers.ze_entries import calls_in
 
 from fairlead.loader.ze.abi import ZE
+from fairlead.plugins.level_zero.core import driver
 
 ARGUMENTS, COUNT, SIZE, OFFSET, _SIGNAL, WAITS, KERNEL = (1 << bit for bit in range(7))
 
@@ -231,6 +232,6 @@ def test_every_change_counts(bench: ZeBench, seed: int) -> None:
     model = Model(bench, random)
     steps = [model.update] * 5 + [model.run] * 3 + [model.anew]
     for _ in range(60):
-        with calls_in(random.choice(("c", "c", "python"))):
+        with calls_in(random.choice(("c", "c", "python")), driver):
             random.choice(steps)()
     model.run()
