@@ -175,30 +175,19 @@ def zeCommandListAppendLaunchKernelWithParameters(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    append_with_extensions(hCommandList, hKernel, pGroupCounts, pNext, hSignalEvent, phWaitEvents)
-
-
-def append_with_extensions(
-    made: ZeCommandList,
-    kernel: ZeKernel,
-    counts: Any,
-    extensions: int,
-    signal: ZeEvent | None,
-    waits: list[ZeEvent],
-) -> None:
     """Append a launch with a chain of structs that say how it runs.
 
     Raises:
         LevelZeroError: what `append_launch` raises; UNSUPPORTED_FEATURE for another struct.
     """
     append = zeCommandListAppendLaunchKernel
-    for stype, at in walk_chain(extensions):
+    for stype, at in walk_chain(pNext):
         if stype != _COOPERATIVE:
             raise make_failure("UNSUPPORTED_FEATURE", f"{stype:#x} is not an extension of launches")
         row = ffi.cast("ze_command_list_append_launch_kernel_param_cooperative_desc_t *", at)
         if row.isCooperative:
             append = zeCommandListAppendLaunchCooperativeKernel
-    append(made, kernel, counts, signal, waits)
+    append(hCommandList, hKernel, pGroupCounts, hSignalEvent, phWaitEvents)
 
 
 # transfers
@@ -244,18 +233,6 @@ def zeCommandListAppendMemoryCopy(
 
 
 @driver.entry
-def zeCommandListAppendMemoryCopyWithParameters(
-    hCommandList: ZeCommandList,
-    dstptr: int,
-    srcptr: int,
-    size: int,
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
-) -> None:
-    zeCommandListAppendMemoryCopy(hCommandList, dstptr, srcptr, size, hSignalEvent, phWaitEvents)
-
-
-@driver.entry
 def zeCommandListAppendMemoryCopyFromContext(
     hCommandList: ZeCommandList,
     dstptr: int,
@@ -292,21 +269,6 @@ def zeCommandListAppendMemoryFill(
     data = ctypes.string_at(pattern, pattern_size)
     operation = make_fill_operation(hCommandList.context.ur, ptr, data, size, keep)
     append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, kept)
-
-
-@driver.entry
-def zeCommandListAppendMemoryFillWithParameters(
-    hCommandList: ZeCommandList,
-    ptr: int,
-    pattern: int,
-    pattern_size: int,
-    size: int,
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
-) -> None:
-    zeCommandListAppendMemoryFill(
-        hCommandList, ptr, pattern, pattern_size, size, hSignalEvent, phWaitEvents
-    )
 
 
 def _list_rows(region: Any, pitch: int, slice_pitch: int, base: int) -> Iterator[int]:
@@ -391,13 +353,6 @@ def zeCommandListAppendBarrier(
 
 
 @driver.entry
-def zeCommandListAppendMemoryRangesBarrier(
-    hCommandList: ZeCommandList, hSignalEvent: ZeEvent | None, phWaitEvents: list[ZeEvent]
-) -> None:
-    _append(hCommandList, "barrier", hSignalEvent, phWaitEvents)
-
-
-@driver.entry
 def zeCommandListAppendSignalEvent(hCommandList: ZeCommandList, hEvent: ZeEvent) -> None:
     _append(hCommandList, "signal", hEvent)
 
@@ -412,3 +367,10 @@ def zeCommandListAppendEventReset(hCommandList: ZeCommandList, hEvent: ZeEvent) 
     if hEvent.is_counter_based:
         raise make_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
     _append(hCommandList, "reset", hEvent)
+
+
+driver.declare(
+    zeCommandListAppendMemoryCopyWithParameters=zeCommandListAppendMemoryCopy,
+    zeCommandListAppendMemoryFillWithParameters=zeCommandListAppendMemoryFill,
+    zeCommandListAppendMemoryRangesBarrier=zeCommandListAppendBarrier,
+)

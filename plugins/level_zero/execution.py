@@ -100,16 +100,11 @@ def zeCommandListImmediateAppendCommandListsExp(
     )
 
 
-@driver.entry
-def zeCommandListImmediateAppendCommandListsWithParameters(
-    hCommandListImmediate: ZeCommandList,
-    phCommandLists: list[ZeCommandList],
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
-) -> None:
-    zeCommandListImmediateAppendCommandListsExp(
-        hCommandListImmediate, phCommandLists, hSignalEvent, phWaitEvents
+driver.declare(
+    zeCommandListImmediateAppendCommandListsWithParameters=(
+        zeCommandListImmediateAppendCommandListsExp
     )
+)
 
 
 def _list_streams(

@@ -214,11 +214,7 @@ def zeImageViewCreateExt(
     return ZeImage(hContext, made, desc.type, buffer)
 
 
-@driver.entry
-def zeImageViewCreateExp(
-    hContext: ZeContext, hDevice: ZeDevice, desc: Any, hImage: ZeImage
-) -> ZeImage:
-    return zeImageViewCreateExt(hContext, hDevice, desc, hImage)
+driver.declare(zeImageViewCreateExp=zeImageViewCreateExt)
 
 
 # queries

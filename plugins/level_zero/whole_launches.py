@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...icd.nvidia_ptx import PtxParameter
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
-from .appends import append_with_extensions
+from .appends import zeCommandListAppendLaunchKernelWithParameters
 from .arguments import query_type_name
 from .core import driver, make_failure
 from .events import ZeEvent
@@ -141,4 +141,6 @@ def zeCommandListAppendLaunchKernelWithArguments(
     hKernel.sizes = sizes
     for index, argument in enumerate(arguments):
         hKernel.set_argument(index, argument)
-    append_with_extensions(hCommandList, hKernel, groupCounts, pNext, hSignalEvent, phWaitEvents)
+    zeCommandListAppendLaunchKernelWithParameters(
+        hCommandList, hKernel, groupCounts, pNext, hSignalEvent, phWaitEvents
+    )
