@@ -239,8 +239,8 @@ def _run(
     try:
         loaded = _load_graph(saved, device)
         where = f"{loaded.device.name} ({loaded.device.platform.name})"
-        given = loaded.start | values
-        return loaded.executable.run_batch(times, given, swapped=saved.is_swapped)
+        run = loaded.executable.run_batch
+        return run(times, loaded.start, values, swapped=saved.is_swapped)
     except Exception as error:
         reason = explain_error(error) if isinstance(error, FairleadError) else str(error)
         raise BatchError(

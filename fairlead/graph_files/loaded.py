@@ -28,7 +28,8 @@ class LoadedExecutable(Executable):
     def __call__(self, *, times: int = 1, **values: Any) -> dict[str, np.ndarray]:
         """Set inputs and Parameters, run the graph, and return its outputs.
 
-        Inputs that are not given keep what they hold.
+        Inputs that are not given keep what they hold. If a buffer of `capture(swap=(u, v))` is
+        given, the graph begins as it was captured. Else it goes on where the last call ended.
 
         Args:
             times: how often it runs.
@@ -42,6 +43,26 @@ class LoadedExecutable(Executable):
             ReplayError: a command cannot be enqueued.
             SYCLError: runtime, in a forked child.
         """
+        begins_anew = values.keys() & self._loaded.swapped
+        return self._call(times, values, False if begins_anew else None)
+
+    def run_batch(
+        self, times: int, start: Mapping[str, Any], values: Mapping[str, Any], *, swapped: bool
+    ) -> dict[str, np.ndarray]:
+        """Call it from a start that does not depend on the calls before.
+
+        Args:
+            times, values: those of the call, which it may raise the errors of.
+            start: values of names that the call does not give.
+            swapped: what `is_swapped` is at that start. See `__call__`.
+        """
+        is_swapped = swapped and not values.keys() & self._loaded.swapped
+        return self._call(times, {**start, **values}, is_swapped)
+
+    def _call(
+        self, times: int, values: Mapping[str, Any], is_swapped: bool | None
+    ) -> dict[str, np.ndarray]:
+        """Call it at a turn of the buffers that exchange their roles, None for the present one."""
         graph = self._loaded
         self._block.check_process("loop")
         settings = {name: value for name, value in values.items() if name not in graph.memory}
@@ -55,6 +76,8 @@ class LoadedExecutable(Executable):
             )
         given = {name: graph.bytes_of(name, values[name]) for name in values.keys() - settings}
         with self._calls:
+            if is_swapped is not None:
+                self.start_over(swapped=is_swapped)
             lying = self._find_addresses((*given, *graph.outputs))
             if lying is None:
                 return self._enqueue(times, given, settings)
@@ -65,19 +88,6 @@ class LoadedExecutable(Executable):
             for name, made in found.items():
                 ctypes.memmove(made.ctypes.data, lying[name], made.nbytes)
             return found
-
-    def run_batch(
-        self, times: int, values: Mapping[str, Any], *, swapped: bool
-    ) -> dict[str, np.ndarray]:
-        """Call it at a turn of `capture(swap=(u, v))`, whatever calls came before.
-
-        Args:
-            times, values: those of the call, which it may raise the errors of.
-            swapped: what `is_swapped` is where it begins.
-        """
-        with self._calls:
-            self.start_over(swapped=swapped)
-            return self(times=times, **values)
 
     def _enqueue(
         self, times: int, given: Mapping[str, np.ndarray], settings: Mapping[str, Any]
@@ -144,6 +154,9 @@ class LoadedGraph(CapturedGraph):
             for name, number in self._numbers.items()
         }
         self.known_names = self.memory
+        swapped = {number for pair in document.swaps for number in pair}
+        #: The names of buffers that exchange their roles after each replay.
+        self.swapped = {name for name, number in self._numbers.items() if number in swapped}
         #: The handles of those that are buffers, by name.
         self.buffers = {
             name: memory[number].int_ptr

@@ -206,7 +206,9 @@ class DocumentRecorder:
         if kind and not self._suits(number, index, kind):
             return _INVALID_ARG_VALUE
         if "memory" in argument:
-            return lib.fl_set_memory(self._pointers[number], index, self._handles[memory])
+            return lib.fl_set_memory(
+                self._pointers[number], index, self._handles[argument["memory"]]
+            )
         return self._set[number](kernel, index, size, pointer)
 
     def _suits(self, number: int, index: int, kind: int) -> bool:

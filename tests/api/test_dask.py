@@ -319,6 +319,10 @@ def test_each_batch_begins_with_the_same_turn(
     )
     name = "u" if ran else "v"
     assert [one[name][0] for one in found] == [ran + 1 + one for one in (1, 2, 3)]
+    start = np.arange(8, dtype=np.float32)
+    given = [{"s": one, "u": start} for one in (1, 2)]  # such a batch begins as it was captured
+    found = compute(*fairlead.dask.map(loop, given, names={"u": u, "v": v}))
+    assert all(np.array_equal(one["v"], start + by) for one, by in zip(found, (1, 2), strict=True))
 
 
 def test_errors_travel() -> None:

@@ -95,6 +95,22 @@ def test_an_executable_goes_on_with_the_buffer_whose_turn_it_is(numbers: Numbers
         assert again()[name].view(np.int32)[0] == count + 2
 
 
+@pytest.mark.parametrize("schedule", ["levels", "events"])
+def test_a_call_that_gives_a_buffer_of_a_pair_begins_as_it_was_captured(
+    numbers: Numbers, schedule: str
+) -> None:
+    """After an odd number of replays the graph read the other buffer, not the given one."""
+    u, v = numbers.new(1), numbers.new(0)
+    with fairlead.capture(numbers.queue, swap=(u, v)) as graph:
+        cl.enqueue_copy(numbers.queue, v, u)
+        numbers.add(1, v)
+    loop: Any = pickle.loads(pickle.dumps(graph)).finalize(schedule=schedule)
+    for start, times, name in ((10, 1, "v"), (20, 3, "v"), (30, 2, "u"), (40, 1, "v")):
+        values = np.full(64, start, np.int32).view(np.uint8)
+        assert loop(times=times, u=values)[name].view(np.int32)[0] == start + times
+    assert loop()["u"].view(np.int32)[0] == 42  # nothing is given: it goes on
+
+
 def test_what_no_file_holds_is_not_pickled(graph: fairlead.CapturedGraph) -> None:
     graph.add(lambda handler: handler.host_task(print))
     with pytest.raises(GraphFileError, match="CANNOT_SAVE"):
