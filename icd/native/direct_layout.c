@@ -42,7 +42,7 @@ static int divide(const fl_direct *d, const fl_group_function *f, const fl_comma
     if (c->has_local)
         memcpy(local, c->n + 6, c->work_dim * sizeof *local);
     else if (f->required[0])
-        memcpy(local, f->required, sizeof local);
+        return FL_DIRECT_RANGE;   /* PoCL wants it to be given */
     else if (!fl_choose_local(d->device, c, local))
         return FL_DIRECT_LOCAL_SIZE;
     for (uint32_t i = 0; i < 3; i++) {

@@ -328,6 +328,13 @@ class URKernel(CLObject):
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None
 
+    def choose_group(
+        self, device: URDevice, dimensions: int, local: Sequence[int] | None
+    ) -> Sequence[int] | None:
+        """Return a local size; the required one for None, which not every driver uses by itself."""
+        required = self.find_required_size(device) if local is None else None
+        return list(required[:dimensions]) if required else local
+
     def describe_group_to_c(self, device: URDevice, local: Sequence[int]) -> None:
         """Tell C of a local size that a device takes."""
         struct = self.struct

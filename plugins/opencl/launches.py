@@ -54,18 +54,16 @@ def _launch(
 ) -> UREvent | None:
     """Launch a kernel (sdk/kernels.py, `declare_launches`)."""
     queue, dimensions = enqueue.queue, len(size)
-    if local is None:
-        required = kernel.find_required_size(queue.device)  # not every driver uses it by itself
-        local = list(required[:dimensions]) if required else None
-        if local is None and together and all(size):  # then the driver does not choose one
-            local = suggest_local_size(kernel, queue.device, size)
+    sizes = kernel.choose_group(queue.device, dimensions, local)
+    if sizes is None and together and all(size):  # then the driver does not choose one
+        sizes = suggest_local_size(kernel, queue.device, size)
     pack = _PACK[dimensions]
     given = (
         kernel.cl,
         dimensions,
         pack(*offset) if offset is not None else None,
         pack(*size),
-        pack(*local) if local is not None else None,
+        pack(*sizes) if sizes is not None else None,
     )
     with kernel.lock:
         kernel.describe_required_size_to_c(queue.device)

@@ -18,6 +18,7 @@ from helpers.support import RunPython
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
+from fairlead.captured_graphs.segment import ReplayError
 from fairlead.icd.command_buffer import direct_device, direct_trust
 from fairlead.icd.drivers import platforms
 from fairlead.icd.pocl_kernels import PoclBinaryError, PoclKernel, is_whole, parse
@@ -44,6 +45,9 @@ kernel void looks_at(read_only image2d_t from, sampler_t near, global int *a) {
 }
 kernel void sizes(global int *a) {
     a[get_global_id(0)] = get_local_size(0) * 1000 + get_num_groups(0);
+}
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *a) {
+    a[get_global_id(0)] = get_local_size(0);
 }
 """
 
@@ -136,8 +140,12 @@ def test_it_runs_everything_that_it_can(numbers: Numbers) -> None:
             lambda n, p: cl.enqueue_copy(n.queue, n.buffer, n.buffer, byte_count=8, dst_offset=4),
             "the driver may refuse its range or sizes",
         ),
+        (
+            lambda n, p: p.fours(n.queue, (64,), None, n.buffer),
+            "the driver may refuse its range or sizes",
+        ),
     ],
-    ids=["printf", "image", "fill of an image", "no items", "overlap"],
+    ids=["printf", "image", "fill of an image", "no items", "overlap", "required local size"],
 )
 def test_what_it_leaves_to_the_driver(
     numbers: Numbers, others: cl.Program, make: Callable[..., Any], reason: str
@@ -148,6 +156,26 @@ def test_what_it_leaves_to_the_driver(
     said = graph.finalize().explain(numbers.queue)
     assert "command 1: " in said and reason in said
     assert "direct  0–0: one native kernel" in said and "replay  1–1: " in said
+
+
+@pytest.mark.parametrize("engine", ["direct", "replay"])
+def test_a_required_local_size_has_to_be_given(
+    numbers: Numbers, others: cl.Program, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """As the driver has it in a call."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
+    with pytest.raises(cl.LogicError, match="INVALID_WORK_GROUP_SIZE"):
+        others.fours(numbers.queue, (64,), None, numbers.buffer)
+    with capture(numbers.queue) as graph:
+        others.fours(numbers.queue, (64,), None, numbers.buffer)
+    with pytest.raises(ReplayError, match="INVALID_WORK_GROUP_SIZE"):
+        graph.finalize().replay(numbers.queue).wait()
+    with capture(numbers.queue) as graph:
+        others.fours(numbers.queue, (64,), (4,), numbers.buffer)
+    loop = graph.finalize()
+    loop.replay(numbers.queue).wait()
+    assert numbers.value() == 4
+    assert not parts_of(loop, numbers.queue)[engine].startswith("not chosen")
 
 
 @pytest.mark.usefixtures("direct")

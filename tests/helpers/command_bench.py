@@ -31,6 +31,9 @@ kernel void sum(global int *cell, local int *scratch) {
         cell[get_global_id(0)] = total;
     }
 }
+kernel __attribute__((reqd_work_group_size(4, 1, 1))) void fours(global int *out) {
+    out[get_global_id(0)] = get_local_size(0);
+}
 kernel void where(global int *out) {
     size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
     size_t i = x + get_global_size(0) * y;

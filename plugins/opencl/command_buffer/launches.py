@@ -43,6 +43,7 @@ def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> An
     copy = buffer.copies.get(identity)
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies, too
+            kernel.describe_required_size_to_c(buffer.device)
             if sticks and kernel.had_pointers and kernel.is_plain:
                 copy = icd_ffi.cast("void *", kernel.create_copy())
             else:
@@ -96,7 +97,7 @@ def _append_launch(
     Args:
         offset: the global work offset, or None.
         size: the global work size.
-        local: the local work size, or None.
+        local: the local work size, None for any.
         others: the kernels that an update may choose instead.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
         native: whether the objects in `rows` are OpenCL's handles instead of ours.
@@ -106,6 +107,7 @@ def _append_launch(
     """
     buffer, null = append.buffer, ffi.NULL
     append.check_kernels(kernel, others)
+    local = kernel.choose_group(buffer.device, dim, local)
     if local is not None:
         kernel.check_group(buffer.device, local)
         kernel.describe_group_to_c(buffer.device, local)

@@ -74,11 +74,12 @@ class _ChangedLaunch:
         self.kernel = read_new_kernel(adapter, update, self.command.kernels) or self.kernel
         old, dim = self.sizes, new.dim
         kept = None if new.size or not self.local else old[6 : 6 + dim]
-        local = new.local or kept
+        device = self.command.buffer.device
+        local = self.kernel.choose_group(device, dim, new.local or kept)
         self.sizes = _make_work_sizes(
             dim, new.offset or old[0:dim], new.size or old[3 : 3 + dim], local
         )
-        self.kernel.check_group(self.command.buffer.device, local)
+        self.kernel.check_group(device, local)
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new.offset)
 
     def commit(self, arguments: Any) -> bool:

@@ -23,8 +23,10 @@ void fl_free_launches(fl_launches *l) { free(l->after); }
 
 static bool takes_group(const fl_launches *l, const fl_kernel *k, uint32_t dim,
                         const size_t *local) {
-    return !local || (k->group_device == l->device && k->group_dimensions == dim &&
-                      !memcmp(local, k->group, dim * sizeof *local));
+    if (!local)
+        return k->device == l->device && !k->required[0];
+    return k->group_device == l->device && k->group_dimensions == dim &&
+           !memcmp(local, k->group, dim * sizeof *local);
 }
 
 static bool takes_values(const fl_kernel *k, const row *rows, uint32_t count) {

@@ -74,7 +74,7 @@ def program(ur: Calls, context: int) -> Iterator[int]:
 @pytest.fixture
 def bench(device: PluginDevice, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
     program = build_once(ur, context, SOURCE)
-    names = ("bump", "scale", "sum", "where", "many")
+    names = ("bump", "scale", "sum", "where", "many", "fours")
     kernels = {name: ur.make("urKernelCreate", program, name.encode()).value or 0 for name in names}
     made = Bench(ur, device.handle, context, queue, kernels)
     yield made

@@ -38,6 +38,27 @@ def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
+def test_a_required_work_group_needs_no_local_size(bench: Bench) -> None:
+    """PoCL refuses to choose it. The first launch is Python's, the second one C's."""
+    buffer, half = bench.buffer(updatable=True), 2 * COUNT
+    for start in (bench.address, bench.address + half):
+        bench.launch(buffer, "fours", pointer(start), size=sizes(COUNT // 2))
+    given = pointer(bench.address), value(1)
+    _, command = bench.launch(buffer, "bump", *given, others=("fours",), handle=True)
+    bench.finalize(buffer)
+    assert bench.run(buffer) == [13] * COUNT
+    change = update(
+        command,
+        hNewKernel=bench.kernels["fours"],
+        pNewGlobalWorkSize=sizes(COUNT // 2),
+        pointers={0: bench.address},
+    )
+    assert bench.update(buffer, change) == "SUCCESS"
+    bench.reset()
+    assert bench.run(buffer) == [4] * COUNT
+    bench.ur.ok("urCommandBufferReleaseExp", buffer)
+
+
 def test_other_kernels_come_before_other_arguments(
     bench: Bench, free_queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
