@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead.loader.base.errors import FairleadError
@@ -13,12 +14,38 @@ if TYPE_CHECKING:
     from fairlead.loader.ur.selector import Selectable
 
 D = TypeVar("D", bound="Selectable")
+T = TypeVar("T")
 
 
 class UsageError(FairleadError):
     """The command line asks for something that does not exist. `exit_code` is the command's."""
 
     exit_code = 2
+
+
+@dataclass(frozen=True, eq=False)
+class _RootDevice:
+    """A device of OpenCL or Level Zero as device selectors see it. Its parts are not tested."""
+
+    device: Any
+    backend: str
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def type(self) -> str:
+        """ "cpu", "gpu", "acc", or another name, which no selector matches."""
+        return self.device.type.lower().replace("accelerator", "acc")
+
+    def sub_devices(self) -> Sequence[_RootDevice]:
+        return ()
+
+
+def choose_root(devices: Iterable[T], backend: str, text: str) -> T:
+    """Return the device that a text names, of those of a driver. See `choose`."""
+    return choose([_RootDevice(device, backend) for device in devices], text).device
 
 
 def choose(devices: Sequence[D], text: str) -> D:

@@ -7,15 +7,14 @@ kernels belong to a case, which makes them with `objects`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import LibraryUnderTest
-from fairlead.conformance.device import choose
+from fairlead.conformance.device import choose_root
 from fairlead.conformance.opencl.commands import EXTENSION, MUTABLE, CLRecorder, CommandBuffers
 from fairlead.conformance.opencl.mutable import Mutable
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, SOURCE, CLObjects
@@ -47,33 +46,10 @@ def open_library(target: LibraryUnderTest) -> Protocol:
     return protocol
 
 
-@dataclass(frozen=True, eq=False)
-class CLSelectable:
-    """A device as device selectors see it."""
-
-    device: CLDevice
-    backend: str = "opencl"
-
-    @property
-    def name(self) -> str:
-        """CL_DEVICE_NAME."""
-        return self.device.name
-
-    @property
-    def type(self) -> str:
-        """ "cpu", "gpu", "acc", or another name, which no selector matches."""
-        return {"accelerator": "acc"}.get(self.device.type.lower(), self.device.type.lower())
-
-    def sub_devices(self) -> Sequence[CLSelectable]:
-        """Always empty: the suite does not divide a device to test its parts."""
-        return ()
-
-
 def choose_of(driver: Driver, text: str) -> CLDevice:
     """Return the device that `--device` names, of the devices of all platforms."""
-    return choose(
-        [CLSelectable(device) for platform in driver.platforms for device in platform.devices], text
-    ).device
+    devices = [device for platform in driver.platforms for device in platform.devices]
+    return choose_root(devices, "opencl", text)
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from ctypes import byref
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import pytest
 
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import LibraryUnderTest
-from fairlead.conformance.device import choose
+from fairlead.conformance.device import choose_root
 from fairlead.conformance.ur.spirv import make_store
 from fairlead.conformance.ze.calls import ZECalls, new
 from fairlead.conformance.ze.objects import ZEObjects
@@ -65,30 +64,8 @@ def open_library(target: LibraryUnderTest) -> ZEDriver:
     return driver
 
 
-@dataclass(frozen=True, eq=False)
-class ZESelectable:
-    """A device as device selectors see it."""
-
-    device: ZEDevice
-    backend: str = "level_zero"
-
-    @property
-    def name(self) -> str:
-        """The device's name."""
-        return self.device.name
-
-    @property
-    def type(self) -> str:
-        """ "cpu", "gpu", or another name, which no selector matches."""
-        return self.device.type.lower()
-
-    def sub_devices(self) -> Sequence[ZESelectable]:
-        """Always empty: the suite does not divide a device to test its parts."""
-        return ()
-
-
 def _choose(driver: ZEDriver, text: str) -> ZEDevice:
-    return choose([ZESelectable(device) for device in driver.devices], text).device
+    return choose_root(driver.devices, "level_zero", text)
 
 
 @pytest.fixture(scope="session")
