@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from functools import cached_property
 from typing import Any, Final
@@ -249,11 +249,23 @@ class ZEObjects:
         self.ze.ok(routine, made, byref(desc), *given, byref(number))
         return number.value
 
-    def closed(self, kernel: int, groups: int, flags: int = 0) -> tuple[int, int]:
-        """Return a closed mutable list with one launch, and the launch's identifier."""
+    def closed(
+        self,
+        kernel: int,
+        groups: int = 1,
+        flags: int = 0,
+        *kernels: int,
+        signal: int = 0,
+        waits: Sequence[int] = (),
+    ) -> tuple[int, int]:
+        """Return a closed mutable list with one launch, and the launch's identifier.
+
+        Args:
+            flags: see `next_id`, also for `kernels`.
+        """
         made = self.list(mutable=True)
-        number = self.next_id(made, flags)
-        self.launch(made, kernel, groups)
+        number = self.next_id(made, flags, *kernels)
+        self.launch(made, kernel, groups, signal, *waits)
         self.close_list(made)
         return made, number
 

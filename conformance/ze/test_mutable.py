@@ -39,11 +39,7 @@ def record_kernels(
     """Return a closed list of a launch that may become another one, and its identifier."""
     names = "KERNEL_ARGUMENTS", "GROUP_COUNT", "SIGNAL_EVENT", "WAIT_EVENTS", "KERNEL_INSTRUCTION"
     flags = sum(ZE[f"ZE_MUTABLE_COMMAND_EXP_FLAG_{name}"] for name in names)
-    made = make.list(mutable=True)
-    number = make.next_id(made, flags, old, new)
-    make.launch(made, old, 4, signal, *waits)
-    make.close_list(made)
-    return made, number
+    return make.closed(old, 4, flags, old, new, signal=signal, waits=waits)
 
 
 @rule("zeDeviceGetProperties", "ze_mutable_command_list_exp_properties_t says what can change")
@@ -194,10 +190,8 @@ def test_kernel_waits(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) ->
 def test_signal_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "SIGNAL_EVENT")
     out, (first, second) = make.ints(count=1), make.events(2)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, make.kernel("store", out.pointer, c_int32(1)), 1, first)
-    make.close_list(made)
+    kernel = make.kernel("store", out.pointer, c_int32(1))
+    made, number = make.closed(kernel, signal=first)
     ze.ok(SIGNAL, made, number, second)
     make.close_list(made)
     make.run(queue, made)
@@ -214,10 +208,8 @@ def test_signal_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) ->
 def test_wait_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, (first, second) = make.ints(count=1), make.events(2)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, make.kernel("store", out.pointer, c_int32(1)), 1, 0, first)
-    make.close_list(made)
+    kernel = make.kernel("store", out.pointer, c_int32(1))
+    made, number = make.closed(kernel, waits=(first,))
     ze.ok(WAITS, made, number, 1, handles(second))
     make.close_list(made)
     ze.ok("zeEventHostSignal", second)
@@ -228,10 +220,8 @@ def test_wait_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> N
 def test_wait_for_nothing(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, events = make.ints(count=1), make.events(2)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, make.kernel("store", out.pointer, c_int32(1)), 1, 0, *events)
-    make.close_list(made)
+    kernel = make.kernel("store", out.pointer, c_int32(1))
+    made, number = make.closed(kernel, waits=events)
     ze.ok(WAITS, made, number, 0, None)
     make.close_list(made)
     make.check_result(queue, made, out, 1)
@@ -241,10 +231,8 @@ def test_wait_for_nothing(make: ZEObjects, ze: ZECalls, mutable: int, queue: int
 def test_wait_for_one_less(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     out, (first, second) = make.ints(count=1), make.events(2)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, make.kernel("store", out.pointer, c_int32(1)), 1, 0, first, second)
-    make.close_list(made)
+    kernel = make.kernel("store", out.pointer, c_int32(1))
+    made, number = make.closed(kernel, waits=(first, second))
     ze.ok(WAITS, made, number, 2, handles(0, second))
     make.close_list(made)
     ze.ok("zeEventHostSignal", second)

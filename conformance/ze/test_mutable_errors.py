@@ -175,10 +175,7 @@ def test_signal_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
 def test_signal_kind(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
     needs(mutable, "SIGNAL_EVENT")
     (event,), (timed,) = make.events(), make.events(flags=1 | 4)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, kernel, 2, event)
-    make.close_list(made)
+    made, number = make.closed(kernel, 2, signal=event)
     ze.refuses("INVALID_ARGUMENT", SIGNAL, made, number, timed)
 
 
@@ -186,10 +183,7 @@ def test_signal_kind(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) ->
 def test_wait_count(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
     needs(mutable, "WAIT_EVENTS")
     first, second = make.events(2)
-    made = make.list(mutable=True)
-    number = make.next_id(made)
-    make.launch(made, kernel, 2, 0, first)
-    make.close_list(made)
+    made, number = make.closed(kernel, 2, waits=(first,))
     ze.refuses("INVALID_SIZE", WAITS, made, number, 2, handles(first, second))
 
 
@@ -209,12 +203,8 @@ def twice(make: ZEObjects, mutable: int) -> int:
 @pytest.fixture
 def alternatives(make: ZEObjects, kernel: int, twice: int) -> tuple[int, int]:
     """A closed list of a launch that may become `twice`, and its identifier."""
-    made = make.list(mutable=True)
     flags = get_flag("KERNEL_ARGUMENTS") | get_flag("GROUP_COUNT") | get_flag("KERNEL_INSTRUCTION")
-    number = make.next_id(made, flags, kernel, twice)
-    make.launch(made, kernel, 2)
-    make.close_list(made)
-    return made, number
+    return make.closed(kernel, 2, flags, kernel, twice)
 
 
 def give_kernel(number: int, kernel: int) -> tuple[int, Any, Any]:

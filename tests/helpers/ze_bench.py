@@ -87,6 +87,7 @@ class ZeBench:
         made = self._make(lambda _: self.module())
         self.list, self.immediate, self.new_queue = made.list, made.immediate, made.queue
         self.launch, self.next_id, self.set = made.launch, made.next_id, made.set
+        self.close_list, self.closed = made.close_list, made.closed
         self.queue = self.new_queue()
         self.compiles = False  # also what was compiled before
         self._modules: dict[bytes, int] = {}
@@ -195,7 +196,7 @@ class ZeBench:
     def finish(self, made: int) -> None:
         """Run a new list of any kind, wait for its end, and destroy it."""
         if self.ze.code("zeCommandListHostSynchronize", made, FOREVER) != "SUCCESS":
-            self.ze.ok("zeCommandListClose", made)
+            self.close_list(made)
             self.run(made)
         self.ze.ok("zeCommandListDestroy", made)
 

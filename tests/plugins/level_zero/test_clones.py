@@ -22,7 +22,7 @@ def clone(bench: ZeBench, source: int) -> int:
 
 def cloned(bench: ZeBench, source: int) -> int:
     """Return a clone of a list that is closed, and outlives its source."""
-    bench.ze.ok("zeCommandListClose", source)
+    bench.close_list(source)
     made = clone(bench, source)
     bench.ze.ok("zeCommandListDestroy", source)
     return made
@@ -34,14 +34,14 @@ def code(bench: ZeBench, source: int) -> str:
 
 def test_which_lists_cannot_be_cloned(bench: ZeBench) -> None:
     plain, open_ = bench.list(), bench.list(flags=CLONEABLE)
-    bench.ze.ok("zeCommandListClose", plain)
+    bench.close_list(plain)
     assert code(bench, plain) == "INVALID_ARGUMENT"
     assert code(bench, open_) == "INVALID_ARGUMENT"
     assert code(bench, bench.immediate()) == "INVALID_COMMAND_LIST_TYPE"
     mutable = bench.list(mutable=True, flags=CLONEABLE)
     number = bench.next_id(mutable)
     bench.launch(mutable, bench.kernel("add", bench.ints(0).pointer, c_int(1)), 1)
-    bench.ze.ok("zeCommandListClose", mutable)
+    bench.close_list(mutable)
     assert bench.update(mutable, argument(number, 1, c_int(2))) == "SUCCESS"
     assert code(bench, mutable) == "INVALID_ARGUMENT"  # it has to be closed again
 
@@ -65,15 +65,15 @@ def test_arguments_that_c_has_changed(bench: ZeBench) -> None:
     out, source = bench.ints(count=4), bench.list(mutable=True, flags=CLONEABLE)
     number = bench.next_id(source)
     bench.launch(source, bench.kernel("add", out.pointer, c_int(1)), 2)
-    bench.ze.ok("zeCommandListClose", source)
+    bench.close_list(source)
     for value in (2, 3):
         assert bench.update(source, argument(number, 1, c_int(value))) == "SUCCESS"
-        bench.ze.ok("zeCommandListClose", source)
+        bench.close_list(source)
     made = clone(bench, source)
     bench.run(made)
     assert out.all == [3, 3, 0, 0]
     assert bench.update(made, argument(number, 1, c_int(10)), group_count(number, 4)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, source)
     assert out.all == [16, 16, 10, 10]
 
@@ -88,7 +88,7 @@ def test_another_kernel(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandListUpdateMutableCommandKernelsExp", made, 1, ids, changed)
     changes = argument(number, 0, out.pointer), argument(number, 1, c_int(5))
     assert bench.update(made, *changes, group_count(number, 2)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out.all == [5, 5]
 
@@ -99,7 +99,7 @@ def test_an_event_that_was_changed(bench: ZeBench) -> None:
     source = bench.list(mutable=True, flags=CLONEABLE)
     number = bench.next_id(source)
     bench.launch(source, bench.kernel("add", bench.ints(0).pointer, c_int(1)), 1, first)
-    bench.ze.ok("zeCommandListClose", source)
+    bench.close_list(source)
     change = "zeCommandListUpdateMutableCommandSignalEventExp"
     bench.ze.ok(change, source, number, second)
     made = cloned(bench, source)
@@ -107,7 +107,7 @@ def test_an_event_that_was_changed(bench: ZeBench) -> None:
     found = [bench.ze.code("zeEventQueryStatus", one) for one in (first, second, third)]
     assert found == ["NOT_READY", "SUCCESS", "NOT_READY"]
     bench.ze.ok(change, made, number, third)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     bench.ze.ok("zeEventQueryStatus", third)
 
@@ -141,7 +141,7 @@ def test_threads_clone_one_list_and_run_their_clones(bench: ZeBench) -> None:
     out, source = bench.ints(count=8), bench.list(mutable=True, flags=CLONEABLE)
     number, wrong = bench.next_id(source), list[object]()
     bench.launch(source, bench.kernel("add", out.pointer, c_int(1)), 1)
-    bench.ze.ok("zeCommandListClose", source)
+    bench.close_list(source)
 
     def work(place: int) -> None:
         try:
@@ -150,7 +150,7 @@ def test_threads_clone_one_list_and_run_their_clones(bench: ZeBench) -> None:
                 made = clone(bench, source)
                 own = ctypes.c_void_p(out.address + 4 * place)
                 assert bench.update(made, argument(number, 0, own)) == "SUCCESS"
-                bench.ze.ok("zeCommandListClose", made)
+                bench.close_list(made)
                 for _ in range(10):
                     bench.run(made, queue=queue)
                 bench.ze.ok("zeCommandListDestroy", made)

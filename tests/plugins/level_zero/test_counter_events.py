@@ -113,7 +113,7 @@ def test_a_list_signals_it_at_each_execution(bench: ZeBench, event: int) -> None
     made = bench.list(in_order=True)
     bench.ze.ok("zeCommandListAppendWaitOnEvents", made, 1, array(gate))
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, event)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     for turn in range(1, 4):
         bench.run(made, wait=False)
         assert bench.ze.code(STATUS, event) == "NOT_READY"
@@ -129,7 +129,7 @@ def test_c_signals_it_after_python_has(bench: ZeBench, event: int) -> None:
         pytest.skip("FAIRLEAD_CALLS=python")
     out, adding, made = bench.ints(0), Adding(bench), bench.list(in_order=True)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     given = adding.list, 1, array(made), event, 0, None
     in_c, turns = 0, 30
     with asked_of_python(driver) as asked:
@@ -205,7 +205,7 @@ def test_a_list_reads_the_times_of_the_last_call_before_each_execution(bench: Ze
     timed, adding, made = Timed(bench), Adding(bench), bench.list(in_order=True)
     (gate,), times = bench.events(1), bench.ints(count=8)
     timed.append_query(made, times, gate)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     for _ in range(2):
         adding.add(1, timed.event)
         before = timed.now()
@@ -228,7 +228,7 @@ def test_a_call_that_had_to_wait_leaves_the_times_of_a_later_one(
     if is_regular:
         made = bench.list(in_order=True)
         bench.launch(made, bench.kernel("add", late.out.pointer, c_int(1)), 1, timed.event, gate)
-        bench.ze.ok("zeCommandListClose", made)
+        bench.close_list(made)
         bench.run(made, wait=False)
     else:
         late.add(1, timed.event, gate)

@@ -32,7 +32,7 @@ def adding(bench: ZeBench, out: Ints, value: int, signal: int = 0, *waits: int) 
     """Return a closed list that adds a value."""
     made = bench.list()
     bench.launch(made, bench.kernel("add", out.pointer, c_int(value)), 1, signal, *waits)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     return made
 
 
@@ -59,7 +59,7 @@ def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None
     bench.ze.ok("zeCommandListAppendEventReset", made, event)
     bench.ze.ok("zeCommandListAppendWaitOnEvents", made, 1, array(event))
     bench.launch(made, bench.kernel("add", out.pointer, c_int(10)))
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, wait=False)
     assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 0) == "NOT_READY"
     assert state(bench, event) == "NOT_READY"
@@ -103,7 +103,7 @@ def test_a_host_function_runs_in_its_turn(bench: ZeBench) -> None:
         *(made, ctypes.cast(function, ctypes.c_void_p), 77, None, None, 0, None),
     )
     bench.launch(made, add)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, wait=False)
     assert seen == []
     bench.ze.ok("zeEventHostSignal", gate)
@@ -124,7 +124,7 @@ def test_a_list_writes_timestamps(bench: ZeBench) -> None:
         *(made, 1, array(timed), times.address, byref(ctypes.c_size_t(64)), done, 0, None),
     )
     bench.ze.ok("zeCommandListAppendWriteGlobalTimestamp", made, clock.address, None, 0, None)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert state(bench, done) == "SUCCESS"
     row = new("ze_kernel_timestamp_result_t")
@@ -176,7 +176,7 @@ def test_an_event_has_the_times_of_the_lists_before_it(
     out, regular = bench.ints(count=4), bench.list()
     for _ in range(3):
         bench.launch(regular, bench.kernel("add", out.pointer, c_int(1)), 4)
-    bench.ze.ok("zeCommandListClose", regular)
+    bench.close_list(regular)
     event = bench.events(1, flags=5)[0]
     if is_counter_based:
         desc = new("ze_event_counter_based_desc_t")

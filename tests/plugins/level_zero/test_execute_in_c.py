@@ -25,7 +25,7 @@ def adding(bench: ZeBench, out: object, value: int = 1) -> int:
     made = bench.list(in_order=True)
     for _ in range(3):
         bench.launch(made, bench.kernel("add", out, c_int(value)), 4)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     return made
 
 
@@ -66,7 +66,7 @@ def test_a_fence_is_after_what_c_has_enqueued(bench: ZeBench) -> None:
     times = run_until_c_does(bench, made)
     fence = bench.ze.make("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
     empty = bench.list()
-    bench.ze.ok("zeCommandListClose", empty)
+    bench.close_list(empty)
     bench.run(made, wait=False)
     bench.ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 1, array(empty), fence)
     bench.ze.ok("zeFenceHostSynchronize", fence, FOREVER)
@@ -81,7 +81,7 @@ def test_c_waits_its_turn_behind_a_step_of_python(bench: ZeBench) -> None:
     times = run_until_c_does(bench, made)
     gate = bench.list()
     bench.ze.ok("zeCommandListAppendWaitOnEvents", gate, 1, array(event))
-    bench.ze.ok("zeCommandListClose", gate)
+    bench.close_list(gate)
     bench.run(gate, made, wait=False)
     bench.run(made, wait=False)
     assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 0) == "NOT_READY"
@@ -237,7 +237,7 @@ def test_c_runs_a_list_that_leaves_its_own_events_reset(bench: ZeBench) -> None:
     bench.launch(made, bench.kernel("mul", out.pointer, c_int(2)), 1, 0, event)
     bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
     bench.ze.ok("zeCommandListAppendEventReset", made, event)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     times = append_until_c_does(bench, to, made)
     bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
     expected = 0

@@ -262,7 +262,7 @@ def test_threads_share_the_branches_of_a_list(
     for middle in (1, 3):
         end = copy(bench, made, at[middle], at[0], 4)
         copy(bench, made, at[middle + 1], at[middle], 4, end)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     for _ in range(MEASURED):
         bench.run(made)
     numbers[0] = 9

@@ -119,23 +119,14 @@ def test_a_captured_graph_has_images(bench: ZeBench) -> None:
         assert list(out) == list(reversed(data))
 
 
-def closed(bench: ZeBench, launched: int, groups: int) -> tuple[int, int]:
-    """Return a closed mutable list with one launch, and the launch's identifier."""
-    made = bench.list(mutable=True)
-    number = bench.next_id(made)
-    bench.launch(made, launched, groups)
-    bench.ze.ok("zeCommandListClose", made)
-    return made, number
-
-
 def test_images_of_a_launch_are_updated(bench: ZeBench) -> None:
     one, other = image(bench, 1, 2, 3, 4), image(bench, 5, 6, 7, 8)
     targets = [image(bench, 0, 0, 0, 0) for _ in range(2)]
-    made, number = closed(bench, kernel(bench, "flip", one, targets[0]), WIDTH)
+    made, number = bench.closed(kernel(bench, "flip", one, targets[0]), WIDTH)
     bench.run(made)
     changes = argument(number, 0, other), argument(number, 1, targets[1])
     assert bench.update(made, *changes) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert [numbers_of(bench, each) for each in targets] == [[4, 3, 2, 1], [8, 7, 6, 5]]
 
@@ -143,11 +134,11 @@ def test_images_of_a_launch_are_updated(bench: ZeBench) -> None:
 def test_the_sampler_of_a_launch_is_updated(bench: ZeBench) -> None:
     out, one = bench.ints(count=8), image(bench, 10, 20, 30, 40)
     given = one, sampler(bench, "CLAMP"), out.pointer, c_float(0.25)
-    made, number = closed(bench, kernel(bench, "sample", *given), 8)
+    made, number = bench.closed(kernel(bench, "sample", *given), 8)
     bench.run(made)
     assert out.all == [10, 10, 10, 20, 30, 40, 40, 40]
     assert bench.update(made, argument(number, 1, sampler(bench, "REPEAT"))) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out.all == [30, 40, 10, 20, 30, 40, 10, 20]
 
@@ -155,7 +146,7 @@ def test_the_sampler_of_a_launch_is_updated(bench: ZeBench) -> None:
 def test_updates_that_cannot_be(bench: ZeBench) -> None:
     """A wrong kind of object, a missing one, a wrong size. The launch stays as it was."""
     one, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
-    made, number = closed(bench, kernel(bench, "flip", one, target), WIDTH)
+    made, number = bench.closed(kernel(bench, "flip", one, target), WIDTH)
     for wrong in (sampler(bench, "CLAMP"), c_void_p(64), c_void_p(), c_int(1), c_uint64(0)):
         assert bench.update(made, argument(number, 0, wrong)) == "INVALID_ARGUMENT"
     bench.run(made)

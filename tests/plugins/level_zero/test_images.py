@@ -143,7 +143,7 @@ def test_an_image_may_be_destroyed_while_a_list_runs(bench: ZeBench) -> None:
     out = ctypes.create_string_buffer(len(data))
     bench.ze.ok(FROM, made, one, data, None, *END)
     bench.ze.ok(TO, made, out, one, None, *END)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, wait=False)
     bench.ze.ok("zeImageDestroy", one)
     bench.ze.ok("zeCommandQueueSynchronize", bench.queue, (1 << 64) - 1)
@@ -267,7 +267,7 @@ def test_copies_of_no_pixels_only_signal(bench: ZeBench, size: Triple) -> None:
     bench.ze.ok(TO, made, out, one, nothing, events[2], 0, None)
     assert [bench.ze.code("zeEventQueryStatus", event) for event in events] == 3 * ["NOT_READY"]
     bench.ze.ok(TO, made, out, one, None, *END)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert [bench.ze.code("zeEventQueryStatus", event) for event in events] == 3 * ["SUCCESS"]
     assert out.raw == data.raw
@@ -296,7 +296,7 @@ def test_copies_that_cannot_be(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) 
         assert bench.ze.code("zeImageGetAllocPropertiesExt", *given) == "INVALID_ARGUMENT"
         bench.ze.ok("zeImageDestroy", foreign)
         elsewhere.close()
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     assert bench.ze.code(TO, made, memory, one, None, *END) == "INVALID_ARGUMENT"
     del out
 

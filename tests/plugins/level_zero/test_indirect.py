@@ -44,7 +44,7 @@ def append_all(
 
 
 def close(bench: ZeBench, made: int) -> None:
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
 
 
 @pytest.fixture(params=[False, True], ids=["any-order", "in-order"])

@@ -164,9 +164,9 @@ def test_null_is_zeros_for_a_value_of_spirv(bench: ZeBench, spirv: None) -> None
     bench.set(kernel, 1, c_int(5))
     number = bench.next_id(made)
     bench.launch(made, kernel)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     assert bench.update(made, argument(number, 1, 4)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out[0] == 0
     bench.ze.ok("zeKernelSetArgumentValue", kernel, 1, 4, None)

@@ -79,7 +79,7 @@ def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     bench.set(kernel, 1, c_int(41))
     made = bench.list()
     bench.launch(made, kernel)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out[0] == 42
 
@@ -124,6 +124,6 @@ def test_null_stands_for_a_value_of_zeros(bench: ZeBench) -> None:
     assert code == "INVALID_KERNEL_ARGUMENT_SIZE"
     made = bench.list()
     bench.launch(made, kernel, 2)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out.all == [0, 0]

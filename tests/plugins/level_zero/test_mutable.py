@@ -24,15 +24,6 @@ from fairlead.plugins.level_zero.core import driver
 ARGUMENTS, COUNT, SIZE, OFFSET, _SIGNAL, WAITS, KERNEL = (1 << bit for bit in range(7))
 
 
-def closed(bench: ZeBench, kernel: int, groups: int = 1, flags: int = 0) -> tuple[int, int]:
-    """Return a closed mutable list with one launch, and the launch's identifier."""
-    made = bench.list(mutable=True)
-    number = bench.next_id(made, flags)
-    bench.launch(made, kernel, groups)
-    bench.ze.ok("zeCommandListClose", made)
-    return made, number
-
-
 def change_kernel(bench: ZeBench, made: int, number: int, kernel: int) -> str:
     routine = "zeCommandListUpdateMutableCommandKernelsExp"
     return bench.ze.code(routine, made, 1, byref(ctypes.c_uint64(number)), array(kernel))
@@ -44,13 +35,10 @@ def change_kernel(bench: ZeBench, made: int, number: int, kernel: int) -> str:
 def test_the_same_kernel_keeps_its_arguments(bench: ZeBench) -> None:
     given = "add", ctypes.c_void_p(), c_int(3)
     out, add, mul = bench.ints(1), bench.kernel(*given), bench.kernel("mul")
-    made = bench.list(mutable=True)
-    number = bench.next_id(made, ARGUMENTS | KERNEL, add, mul)
-    bench.launch(made, add)
-    bench.ze.ok("zeCommandListClose", made)
+    made, number = bench.closed(add, 1, ARGUMENTS | KERNEL, add, mul)
     assert bench.update(made, argument(number, 0, out.pointer)) == "SUCCESS"
     assert change_kernel(bench, made, number, add) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made)
     assert out[0] == 4
 
@@ -63,7 +51,7 @@ def test_a_struct_of_another_type_is_refused(bench: ZeBench) -> None:
     assert bench.ze.code(routine, made, byref(wrong), byref(number)) == "INVALID_ARGUMENT"
     known = bench.next_id(made)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     row = argument(known, 1, c_int(2))
     desc = new("ze_mutable_commands_exp_desc_t", pNext=row)
     desc.stype = ZE["ZE_STRUCTURE_TYPE_MUTABLE_COMMAND_ID_EXP_DESC"]
@@ -75,10 +63,7 @@ def test_a_struct_of_another_type_is_refused(bench: ZeBench) -> None:
 
 def test_events_that_are_none_are_refused(bench: ZeBench) -> None:
     out, (event,) = bench.ints(0), bench.events(1)
-    made = bench.list(mutable=True)
-    number = bench.next_id(made)
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, 0, event)
-    bench.ze.ok("zeCommandListClose", made)
+    made, number = bench.closed(bench.kernel("add", out.pointer, c_int(1)), waits=[event])
     ask = "zeCommandListUpdateMutableCommandWaitEventsExp", made, number
     assert bench.ze.code(*ask, 0, array(event)) == "INVALID_SIZE"
     assert bench.ze.code(*ask, 1, array(12345)) == "INVALID_SYNCHRONIZATION_OBJECT"
@@ -124,7 +109,7 @@ def test_a_change_of_one_is_refused_and_nothing_changes(bench: ZeBench) -> None:
     out, made = bench.ints(0), bench.list(mutable=True)
     command = bench.next_id(made)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     graph = new("ze_mutable_graph_argument_exp_desc_t", commandId=command)
     for changes in ((graph,), (argument(command, 1, c_int(5)), graph)):
         assert bench.update(made, *changes) == "INVALID_ARGUMENT"
@@ -180,7 +165,7 @@ class Model:
 
     def close(self) -> None:
         """Close the list."""
-        self.bench.ze.ok("zeCommandListClose", self.made)
+        self.bench.close_list(self.made)
         self.changed = False
 
     def anew(self) -> None:

@@ -221,7 +221,7 @@ def test_other_forms_of_commands(append: Append, is_immediate: bool, bench: ZeBe
 def test_lists_are_appended_with_parameters(bench: ZeBench) -> None:
     out, made, immediate = bench.ints(0), bench.list(), bench.immediate(flags=2)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(3)))
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     given = immediate, 1, array(made), None, *END
     bench.ze.ok("zeCommandListImmediateAppendCommandListsWithParameters", *given)
     bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)

@@ -28,18 +28,18 @@ def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) 
     made, plain = bench.list(mutable=True), bench.list(in_order=True)
     command = bench.next_id(made)
     bench.launch(made, kernel, 4)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     expected = added = 0
     for turn in range(turns):
         value = number * turns + turn
         if bench.update(made, argument(command, 1, c_int(value))) != "SUCCESS":
             wrong.append(f"thread {number}, turn {turn}: the update was refused")
-        bench.ze.ok("zeCommandListClose", made)
+        bench.close_list(made)
         bench.ze.ok("zeCommandListReset", plain)
         for part in (1, 2):
             bench.set(adding, 1, c_int(part))
             bench.launch(plain, adding, 4)
-        bench.ze.ok("zeCommandListClose", plain)
+        bench.close_list(plain)
         bench.run(made, queue=queue, wait=False)
         bench.run(plain, queue=queue)
         expected, added = (expected + value) & 0x7FFFFFFF, added + 3
@@ -119,7 +119,7 @@ def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: i
         out, made = bench.ints(count=4), bench.list(in_order=True)
         arguments = out.pointer, c_int(20_000)
         bench.launch(made, bench.kernel("count", *arguments, module=module), 4)
-        bench.ze.ok("zeCommandListClose", made)
+        bench.close_list(made)
         for turn in range(1, 201):
             bench.run(made, queue=queue, wait=False)
             bench.ze.ok(wait, queue, others if number % 2 else FOREVER)
@@ -142,7 +142,7 @@ def test_a_queue_goes_on_after_a_host_function_that_had_no_thread(
     host_step = made, ctypes.cast(function, ctypes.c_void_p), None, None, None, 0, None
     bench.ze.ok("zeCommandListAppendHostFunction", *host_step)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
 
     def refuse(*given: object) -> int:
         raise RuntimeError("can't start new thread")
@@ -165,7 +165,7 @@ def test_a_new_thread_may_collect_a_queue(bench: ZeBench) -> None:
     made, queue, here = bench.list(), bench.new_queue(), threading.get_ident()
     host_step = made, ctypes.cast(function, ctypes.c_void_p), None, None, None, 0, None
     bench.ze.ok("zeCommandListAppendHostFunction", *host_step)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
 
     def collect(phase: str, info: dict[str, int]) -> None:
         if threading.get_ident() != here:

@@ -104,7 +104,7 @@ def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
     made = bench.list()
     copy = "zeCommandListAppendMemoryCopy"
     bench.ze.ok(copy, made, result.address, out.address, 8, None, 0, None)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, wait=False)
     policy = new("ze_memory_free_ext_desc_t", freePolicy=1)
     bench.ze.ok("zeMemFreeExt", bench.context, byref(policy), out.address)
@@ -117,7 +117,7 @@ def test_memory_is_freed_later_and_the_call_does_not_wait(bench: ZeBench) -> Non
     out, result, (gate,) = bench.ints(1, 2), bench.ints(count=2), bench.events(1)
     made = bench.list()
     bench.copy(made, result.address, out.address, 8, 0, gate)
-    bench.ze.ok("zeCommandListClose", made)
+    bench.close_list(made)
     bench.run(made, wait=False)
     policy = new("ze_memory_free_ext_desc_t", freePolicy=2)
     free = "zeMemFreeExt", bench.context, byref(policy), out.address
