@@ -8,23 +8,56 @@ from typing import Any, Final
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 
-_NAMES: Final = {
+NAMES: Final = {
     value: name.removeprefix("UR_RESULT_").removeprefix("ERROR_")
     for name, value in UR.codes.items()
 }
 
 
+#: The functions that release objects, by types. Devices and adapters are there without a test.
+_RELEASES: Final = {
+    function.parameters[0].type: name
+    for name, function in UR.functions.items()
+    if len(function.parameters) == 1 and "release" in function.parameters[0].words
+}
+del _RELEASES["ur_device_handle_t"], _RELEASES["ur_adapter_handle_t"]
+
+
 class Calls:
     """The functions of an adapter.
 
-    `ur("urQueueFinish", queue)` returns the name of the code, "SUCCESS".
+    `ur("urQueueFinish", queue)` returns the name of the code, "SUCCESS". `release` releases what
+    calls have made and no call has released.
     """
+
+    #: What the table is of, where `fairlead.conformance.ur` makes objects by it, too.
+    plugin: Any = None
 
     def __init__(self, table: DispatchTable) -> None:
         self.table = table
+        self._made: list[tuple[str, int]] = []
 
     def __call__(self, routine: str, *arguments: Any) -> str:
-        return _NAMES[getattr(self.table, routine)(*arguments)]
+        code = NAMES[getattr(self.table, routine)(*arguments)]
+        if code == "SUCCESS":
+            self._note(routine, arguments)
+        return code
+
+    def _note(self, routine: str, arguments: tuple[Any, ...]) -> None:
+        for parameter, given in zip(UR.functions[routine].parameters, arguments, strict=True):
+            release = _RELEASES.get(parameter.type)
+            if release and {"release", routine} & {*parameter.words, "urUSMPoolDestroyExp"}:
+                entry = release, getattr(given, "value", given)
+                if entry in self._made:
+                    self._made.remove(entry)
+            elif release and parameter.is_out and not parameter.length and "Get" not in routine:
+                handle = getattr(getattr(given, "_obj", None), "value", None)
+                self._made += [(release, handle)] if handle else []
+
+    def release(self) -> None:
+        """Release objects, the last one first."""
+        while self._made:
+            self.ok(*self._made[-1])
 
     def ok(self, routine: str, *arguments: Any) -> None:
         """Call what has to succeed."""

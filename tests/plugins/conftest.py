@@ -31,10 +31,12 @@ def adapter() -> Plugin:
     )
 
 
-@pytest.fixture(scope="session")
-def ur(adapter: Plugin) -> Calls:
-    """Its functions."""
-    return Calls(adapter.table)
+@pytest.fixture
+def ur(adapter: Plugin) -> Iterator[Calls]:
+    """Its functions. What a test makes by them and does not release is released in the end."""
+    calls = Calls(adapter.table)
+    yield calls
+    calls.release()
 
 
 @pytest.fixture
@@ -61,16 +63,12 @@ def divisible(ur: Calls, device: PluginDevice) -> None:
 
 
 @pytest.fixture
-def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
+def context(device: PluginDevice, ur: Calls) -> int:
     """A context with the device alone."""
-    made = ur.make("urContextCreate", 1, array(device.handle), None)
-    yield made.value or 0
-    ur.ok("urContextRelease", made)
+    return ur.make("urContextCreate", 1, array(device.handle), None).value or 0
 
 
 @pytest.fixture
-def queue(device: PluginDevice, context: int, ur: Calls) -> Iterator[int]:
+def queue(device: PluginDevice, context: int, ur: Calls) -> int:
     """A queue of the context, in order."""
-    made = ur.make("urQueueCreate", context, device.handle, None)
-    yield made.value or 0
-    ur.ok("urQueueRelease", made)
+    return ur.make("urQueueCreate", context, device.handle, None).value or 0

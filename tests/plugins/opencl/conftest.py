@@ -64,11 +64,9 @@ def old(adapter: Plugin) -> Calls:
 
 
 @pytest.fixture
-def program(ur: Calls, context: int) -> Iterator[int]:
+def program(ur: Calls, context: int) -> int:
     """The kernels of helpers/launching.py."""
-    made = build_once(ur, context)
-    yield made
-    ur.ok("urProgramRelease", made)
+    return build_once(ur, context)
 
 
 @pytest.fixture
@@ -80,9 +78,6 @@ def bench(device: PluginDevice, ur: Calls, context: int, queue: int) -> Iterator
     yield made
     ur.ok("urQueueFinish", queue)
     ur.ok("urUSMFree", context, made.address)
-    for kernel in kernels.values():
-        ur.ok("urKernelRelease", kernel)
-    ur.ok("urProgramRelease", program)
 
 
 @pytest.fixture(params=["replay", "native", "auto"])
@@ -93,11 +88,9 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def free_queue(ur: Calls, device: PluginDevice, context: int) -> Iterator[int]:
+def free_queue(ur: Calls, device: PluginDevice, context: int) -> int:
     """An out-of-order queue."""
     properties = UR.get_struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1
     )
-    made = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
-    yield made.value or 0
-    ur.ok("urQueueRelease", made)
+    return ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0

@@ -67,5 +67,3 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     assert ur(*given) == "INVALID_NULL_POINTER"
     part = partition(ur, buffer, 0, 1024)[1]
     assert partition(ur, part, 0, 128)[0] == "INVALID_MEM_OBJECT"
-    ur.ok("urMemRelease", part)
-    ur.ok("urMemRelease", buffer)

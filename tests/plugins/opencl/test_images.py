@@ -74,8 +74,6 @@ def test_an_image_over_a_buffer_comes_as_a_native_handle(
     ends = 0, 0, patch, 0, None, None
     ur.ok("urEnqueueMemImageWrite", queue, image, True, rect(3), region(1), *ends)
     assert content(ur, queue, buffer, 4, 12) == b"new!"
-    ur.ok("urMemRelease", image)
-    ur.ok("urMemRelease", buffer)
 
 
 def test_native_handles_that_are_no_such_image(
@@ -103,9 +101,6 @@ def test_native_handles_that_are_no_such_image(
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == (
         "INVALID_MEM_OBJECT"
     )
-    ur.ok("urContextRelease", other)
-    for memory in (image, buffer):
-        ur.ok("urMemRelease", memory)
 
 
 # what is refused
@@ -160,7 +155,6 @@ def test_pitches_of_transfers(
     area = rect(), region(*KINDS[kind])
     for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
         assert ur(name, queue, image, True, *area, row, slice_, room, 0, None, None) == code
-    ur.ok("urMemRelease", image)
 
 
 def test_copies_that_cannot_be(ur: Calls, context: int, queue: int) -> None:
@@ -170,8 +164,6 @@ def test_copies_that_cannot_be(ur: Calls, context: int, queue: int) -> None:
     ends = area, 0, None, None
     assert ur(copy, queue, image, other, rect(), rect(), *ends) == NO_IMAGE
     assert ur(copy, queue, image, image, rect(), rect(3, 1), *ends) == "OVERLAPPING_REGIONS"
-    for memory in (image, other):
-        ur.ok("urMemRelease", memory)
 
 
 def test_an_image_is_no_buffer_and_a_buffer_no_image(
@@ -204,9 +196,6 @@ def test_an_image_is_no_buffer_and_a_buffer_no_image(
         ("urMemImageGetInfo", buffer, UR["UR_IMAGE_INFO_WIDTH"], 0, None, size),
     ):
         assert ur(name, *given) == "INVALID_MEM_OBJECT", name
-    ur.ok("urCommandBufferReleaseExp", commands)
-    for memory in (image, buffer):
-        ur.ok("urMemRelease", memory)
 
 
 def test_devices_without_images(
@@ -229,7 +218,6 @@ def test_devices_without_images(
     made = ctypes.byref(ctypes.c_void_p())
     sampler = ctypes.byref(struct("ur_sampler_desc_t", "SAMPLER_DESC"))
     assert ur("urSamplerCreate", context, sampler, made) == "UNSUPPORTED_FEATURE"
-    ur.ok("urMemRelease", image)
 
 
 def describe(normalized: bool = True, addressing: int = 1, filtering: int = 0) -> object:
@@ -278,10 +266,8 @@ def part(ur: Calls, device: PluginDevice, divisible: None) -> Iterator[int]:
 
 
 @pytest.fixture
-def its_context(ur: Calls, part: int) -> Iterator[int]:
-    made = ur.make("urContextCreate", 1, array(part), None)
-    yield made.value or 0
-    ur.ok("urContextRelease", made)
+def its_context(ur: Calls, part: int) -> int:
+    return ur.make("urContextCreate", 1, array(part), None).value or 0
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -304,9 +290,6 @@ def test_every_transfer(ur: Calls, part: int, its_context: int, flag: str, block
     assert room.raw == PIXELS
     for event, kind in ((written, "WRITE"), (copied, "COPY"), (read, "READ")):
         finish(ur, event, f"MEM_IMAGE_{kind}")
-    for image in (first, second):
-        ur.ok("urMemRelease", image)
-    ur.ok("urQueueRelease", queue)
 
 
 def test_a_transfer_has_its_place_in_the_order(ur: Calls, part: int, its_context: int) -> None:
@@ -325,7 +308,3 @@ def test_a_transfer_has_its_place_in_the_order(ur: Calls, part: int, its_context
     ur.ok("urEventWait", 1, array(read))
     assert room.raw == PIXELS
     assert image_content(ur, queue, image, (12, 5, 1)) == PIXELS
-    for event in (gate, read):
-        ur.ok("urEventRelease", event)
-    ur.ok("urMemRelease", image)
-    ur.ok("urQueueRelease", queue)

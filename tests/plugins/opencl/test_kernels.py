@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,11 +39,9 @@ pytestmark = pytest.mark.usefixtures("begins_in")
 
 
 @pytest.fixture
-def kernel(ur: Calls, program: int) -> Iterator[int]:
+def kernel(ur: Calls, program: int) -> int:
     """`store`, which takes memory and a number."""
-    made = ur.make("urKernelCreate", program, b"store").value or 0
-    yield made
-    ur.ok("urKernelRelease", made)
+    return ur.make("urKernelCreate", program, b"store").value or 0
 
 
 def object_of(handle: int) -> URKernel:
@@ -110,8 +107,6 @@ def test_kernels_of_one_native_handle_share_a_lock(
         assert own_lib.fl_exported_by_sdk().try_kernel(second.struct) is False
     assert own_lib.fl_exported_by_sdk().try_kernel(second.struct) is True
     own_lib.fl_leave_kernel(second.struct)
-    for handle in (again, other):
-        ur.ok("urKernelRelease", handle)
 
 
 def test_native_handles_that_are_no_kernels_of_the_context(
@@ -128,8 +123,6 @@ def test_native_handles_that_are_no_kernels_of_the_context(
     ):
         given = "urKernelCreateWithNativeHandle", handle, where, its, None, ctypes.byref(made)
         assert ur(*given) == code
-    ur.ok("urProgramRelease", fresh)
-    ur.ok("urContextRelease", other)
 
 
 # arguments one by one
@@ -157,7 +150,6 @@ def test_arguments_that_do_not_fit(ur: Calls, old: Calls, context: int, kernel: 
         ("urKernelSetArgSampler", (0, None, None), "INVALID_NULL_HANDLE"),
     ):
         assert old(routine, kernel, *given) == code, (routine, given)
-    ur.ok("urMemRelease", numbers.handle)
 
 
 def test_a_kernel_keeps_the_arguments_last_set(
@@ -198,7 +190,6 @@ def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kern
     arguments = queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None
     found = ur("urEnqueueKernelLaunchWithArgsExp", *arguments, None)
     assert found == "INVALID_KERNEL_ARGUMENT_SIZE"
-    ur.ok("urMemRelease", numbers.handle)
 
 
 def test_the_struct_is_read_as_it_lies_in_memory() -> None:
@@ -323,7 +314,6 @@ def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
             assert most % part == 0
             items *= part
         assert items <= own_kernel.query_group_size(device)
-    ur.ok("urKernelRelease", fours)
 
 
 # all groups at once
@@ -368,4 +358,3 @@ def test_local_sizes_are_checked_for_command_buffers(
         with pytest.raises(URError) as caught:
             checked.check_group(its, local)
         assert caught.value.code == f"UR_RESULT_ERROR_{code}"
-    ur.ok("urKernelRelease", fours)

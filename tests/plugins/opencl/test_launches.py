@@ -19,14 +19,11 @@ pytestmark = pytest.mark.usefixtures("begins_in")
 
 
 @pytest.fixture
-def kernels(ur: Calls, program: int) -> Iterator[dict[str, int]]:
-    made = {
+def kernels(ur: Calls, program: int) -> dict[str, int]:
+    return {
         name: ur.make("urKernelCreate", program, name.encode()).value or 0
         for name in ("store", "nothing", "shape", "fours", "sums")
     }
-    yield made
-    for kernel in made.values():
-        ur.ok("urKernelRelease", kernel)
 
 
 @pytest.fixture
@@ -73,9 +70,6 @@ def test_kernels_memory_and_queues_of_different_contexts(
     memory = Numbers(ur, other, 4)
     assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
     assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
-    ur.ok("urMemRelease", memory.handle)
-    ur.ok("urQueueRelease", foreign)
-    ur.ok("urContextRelease", other)
 
 
 # launch properties

@@ -81,7 +81,6 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     open_gate()
     ur.ok("urQueueFinish", any_queue)
     assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 1
-    ur.ok("urEventRelease", gate)
 
 
 def test_a_host_task_does_not_run_after_a_failure(
@@ -167,8 +166,6 @@ def test_a_native_event_has_the_queue_of_its_command(
     assert ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
     command = ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_TYPE")
     assert command == UR["UR_COMMAND_EVENTS_WAIT"]
-    for event in (made, again):
-        ur.ok("urEventRelease", event)
 
 
 def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
@@ -196,7 +193,6 @@ def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
     ur.ok("urEnqueueEventsWait", any_queue, 1, array(event), None)
     ur.ok("urQueueFinish", any_queue)
     assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == 0
-    ur.ok("urEventRelease", event)
 
 
 def test_a_queue_that_is_being_closed_is_not_waited_for(

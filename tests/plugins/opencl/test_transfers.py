@@ -69,7 +69,6 @@ def test_fills_with_patterns_of_any_power_of_two(
     ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, 3 * SIZE, 0, None, None)
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, 3 * SIZE) == pattern * (3 * SIZE // count)
-    ur.ok("urMemRelease", buffer)
 
 
 # device global variables
@@ -117,4 +116,3 @@ def test_device_global_variables_where_the_driver_reaches_them(
         assert ur("urEnqueueDeviceGlobalVariableRead", *arguments, 0, None, None) == "INVALID_VALUE"
     else:
         assert written == "UNSUPPORTED_FEATURE"
-    ur.ok("urProgramRelease", program)

@@ -187,8 +187,6 @@ def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Ca
     way.copy(address, b"shared by two", 13, queue=queue.value or 0)
     assert way.content(address, 13) == b"shared by two"
     ur.ok("urUSMFree", other, address)
-    ur.ok("urQueueRelease", queue)
-    ur.ok("urContextRelease", other)
 
 
 # kernels
@@ -385,6 +383,3 @@ def test_queues_of_other_contexts_are_not_waited_for(way: Way, ur: Calls) -> Non
     way.free(way.alloc("device", 64))
     assert go() == 0
     ur.ok("urQueueFinish", queue)
-    ur.ok("urEventRelease", gate)
-    ur.ok("urQueueRelease", queue)
-    ur.ok("urContextRelease", other)

@@ -64,7 +64,6 @@ def test_a_pool_keeps_what_its_limits_allow(way: Way, ur: Calls) -> None:
     ur.ok("urUSMPoolTrimToExp", way.context, way.device.handle, pool, 0)
     assert sizes(way, pool)[0] == 0
     way.free(way.alloc("device", 64, pool=pool))
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_what_is_kept_is_of_one_kind_and_alignment(way: Way, ur: Calls) -> None:
@@ -76,7 +75,6 @@ def test_what_is_kept_is_of_one_kind_and_alignment(way: Way, ur: Calls) -> None:
     for kind, address in again.items():
         assert way.info(address, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
     way.free(*found)
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_a_pool_can_begin_with_zeros(way: Way, ur: Calls) -> None:
@@ -87,7 +85,6 @@ def test_a_pool_can_begin_with_zeros(way: Way, ur: Calls) -> None:
             assert way.content(address, count) == b"\0" * count
             way.copy(address, b"\1" * count, count)
             way.free(address)
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
@@ -99,8 +96,6 @@ def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
     assert ur("urUSMPoolSetDevicePoolExp", *where) == "INVALID_VALUE"
     assert ur("urUSMPoolDestroyExp", *where) == "INVALID_VALUE"
     assert sizes(way, pool) == (0, 0, 0, 0)
-    ur.ok("urUSMPoolRelease", pool)
-    ur.ok("urContextRelease", other)
 
 
 # pools of a device
@@ -162,7 +157,6 @@ def test_what_a_pool_can_be_told(way: Way, ur: Calls) -> None:
     given = *setter, UR["UR_USM_POOL_INFO_USED_CURRENT_EXP"], ctypes.byref(number), 8
     assert ur(*given) == "UNSUPPORTED_ENUMERATION"
     assert ur(*setter, 77, ctypes.byref(number), 8) == "INVALID_ENUMERATION"
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_the_query_without_a_size(way: Way, ur: Calls) -> None:
@@ -177,7 +171,6 @@ def test_the_query_without_a_size(way: Way, ur: Calls) -> None:
     assert length.value == 4
     assert ur(*query, UR["UR_USM_POOL_INFO_CONTEXT"], None, None) == "INVALID_NULL_POINTER"
     assert ur(*query, 99, ctypes.byref(value), None) == "INVALID_ENUMERATION"
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
@@ -214,7 +207,6 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
         for event in (gate, copy, free):
             ur.ok("urEventRelease", event)
         ur.ok("urQueueRelease", queue)
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None:
@@ -238,7 +230,6 @@ def test_what_cannot_be_allocated_or_freed_in_order(way: Way, ur: Calls) -> None
     assert ur(*free, None, address, 1, None, None) == "INVALID_EVENT_WAIT_LIST"
     assert way.info(address, "SIZE") == 64  # it is still there
     way.free(address)
-    ur.ok("urUSMPoolRelease", pool)
 
 
 def test_a_pool_gives_memory_back_to_the_driver_without_its_lock(
