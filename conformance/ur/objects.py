@@ -22,7 +22,7 @@ from fairlead.loader.ur.abi import UR
 
 from . import kernels, spirv
 from .calls import URCalls
-from .values import ArgumentValue
+from .values import make_arguments
 
 #: How many int32 numbers the buffers and allocations of cases have, and their size in bytes.
 COUNT: Final = 64
@@ -347,23 +347,8 @@ class URObjects:
         )
 
     def arguments(self, *values: Any) -> tuple[int, Any]:
-        """Return number and array of a launch's arguments, as "WithArgs" functions take them.
-
-        A value is a `PointerValue`, `BufferValue`, `LocalValue` or `SamplerValue`, or a ctypes
-        number, which is passed by its bytes.
-        """
-        array = (UR.get_struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
-        for index, value in enumerate(values):
-            entry = array[index]
-            entry.stype, entry.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
-            kind = value.kind if isinstance(value, ArgumentValue) else "VALUE"
-            entry.type = UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
-            if isinstance(value, ArgumentValue):
-                value.put(entry)
-            else:
-                entry.size = ctypes.sizeof(value)
-                entry.value.value = ctypes.addressof(self.keep(value))
-        return len(values), self.keep(array)
+        """Return number and array of a launch's arguments: see `make_arguments`."""
+        return len(values), self.keep(make_arguments(*values))
 
     def launch(
         self,

@@ -73,6 +73,27 @@ class SamplerValue(ArgumentValue):
         entry.size, entry.value.sampler = ctypes.sizeof(ctypes.c_void_p), self.what
 
 
+def make_arguments(*values: Any) -> Any:
+    """Return the array of a launch's arguments, as "WithArgs" functions take them.
+
+    A value is an `ArgumentValue`, or a ctypes number, which is passed by its bytes. The array keeps
+    numbers alive.
+    """
+    array = (UR.get_struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
+    array.values = values
+    for index, value in enumerate(values):
+        entry = array[index]
+        entry.stype, entry.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
+        kind = value.kind if isinstance(value, ArgumentValue) else "VALUE"
+        entry.type = UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
+        if isinstance(value, ArgumentValue):
+            value.put(entry)
+        else:
+            entry.size = ctypes.sizeof(value)
+            entry.value.value = ctypes.addressof(value)
+    return array
+
+
 NOTHING: Final = ctypes.CFUNCTYPE(None)(lambda: None)
 #: The address of a callback that does nothing.
 CALLBACK: Final = address(NOTHING)

@@ -9,6 +9,12 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.conformance.ur.values import (
+    BufferValue,
+    LocalValue,
+    PointerValue,
+    make_arguments,
+)
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.opencl.core import adapter as reference
 from helpers.ur_calls import Calls, array
@@ -41,7 +47,6 @@ kernel void where(global int *out) {
 }
 """
 COUNT = 16
-Argument = UR.get_struct("ur_exp_kernel_arg_properties_t")
 Update = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
 ValueUpdate = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
 MemoryUpdate = UR.get_struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
@@ -53,36 +58,13 @@ def sizes(*values: int) -> Any:
     return (ctypes.c_size_t * len(values))(*values)
 
 
-def value(number: int) -> Any:
-    """An argument by value."""
-    made = Argument(type=UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"], size=4)
-    made.keep = ctypes.c_int(number)
-    made.value.value = ctypes.addressof(made.keep)
-    return made
+#: Arguments of launches.
+value, pointer, local = ctypes.c_int, PointerValue, LocalValue
 
 
-def pointer(address: int) -> Any:
-    made = Argument(type=UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"], size=8)
-    made.value.pointer = address
-    return made
-
-
-def memory(handle: Any) -> Any:
-    made = Argument(type=UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"], size=8)
-    made.value.memObjTuple.hMem = handle
-    return made
-
-
-def local(size: int) -> Any:
-    return Argument(type=UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"], size=size)
-
-
-def arguments(*given: Any) -> Any:
-    rows = (Argument * len(given))(*given)
-    for index, row in enumerate(rows):
-        row.index = index
-    rows.keep = given
-    return rows
+def memory(handle: Any) -> BufferValue:
+    """A buffer as an argument."""
+    return BufferValue(getattr(handle, "value", handle))
 
 
 @dataclass
@@ -132,7 +114,7 @@ class Bench:
     ) -> tuple[int, int]:
         """Append a launch: its sync-point, and its command handle if wanted."""
         point, command = ctypes.c_uint32(), ctypes.c_void_p()
-        rows, size = arguments(*given), size or sizes(COUNT)
+        rows, size = make_arguments(*given), size or sizes(COUNT)
         alternatives = array(*(self.kernels[name] for name in others)) if others else None
         self.ur.ok(
             "urCommandBufferAppendKernelLaunchWithArgsExp",

@@ -8,6 +8,13 @@ from typing import Any, Final
 
 import pytest
 
+from fairlead.conformance.ur.values import (
+    BufferValue,
+    LocalValue,
+    PointerValue,
+    SamplerValue,
+    make_arguments,
+)
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
@@ -131,28 +138,15 @@ def rows(*arguments: Any) -> Any:
 
     An int is a value; others are `(MEM, handle)`, `(POINTER, address)` and `(LOCAL, size)`.
     """
-    made = (Row * len(arguments))()
-    made.kept = []
-    for index, argument in enumerate(arguments):
-        kind, given = (VALUE, argument) if isinstance(argument, int) else argument
-        row = made[index]
-        row.stype, row.type, row.index, row.size = (
-            UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"],
-            kind,
-            index,
-            8,
+    kinds = {POINTER: PointerValue, MEM: BufferValue, LOCAL: LocalValue}
+    made = make_arguments(
+        *(
+            ctypes.c_int32(one) if isinstance(one, int) else kinds.get(one[0], SamplerValue)(one[1])
+            for one in arguments
         )
-        if kind == VALUE:
-            made.kept.append(ctypes.c_int32(given))
-            row.size, row.value.value = 4, ctypes.addressof(made.kept[-1])
-        elif kind == LOCAL:
-            row.size = given
-        elif kind == MEM:
-            row.value.memObjTuple.hMem = given
-        elif kind == POINTER:
-            row.value.pointer = given
-        else:
-            row.value.sampler = given
+    )
+    for row, one in zip(made, arguments, strict=True):
+        row.type = VALUE if isinstance(one, int) else one[0]  # which may be none that there is
     return made
 
 

@@ -22,13 +22,15 @@ from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
 from fairlead.api import make_nested_environment
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import URObjects
+from fairlead.conformance.ur.values import PointerValue
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.cuda.driver import SEARCH as cuda_search
 from fairlead.loader.cuda.driver import CudaDriver
 from fairlead.loader.hip.driver import SEARCH as hip_search
 from fairlead.loader.hip.driver import HipDriver
-from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
@@ -205,7 +207,9 @@ def gpu_plugin(adapted: Adapted) -> Plugin:
 @pytest.fixture(scope="session")
 def ur(gpu_plugin: Plugin) -> Calls:
     """Its functions."""
-    return Calls(gpu_plugin.table)
+    calls = Calls(gpu_plugin.table)
+    calls.plugin = gpu_plugin
+    return calls
 
 
 @pytest.fixture(scope="session")
@@ -234,17 +238,14 @@ class Work:
 
     def __init__(self, ur: Calls, device: int, context: int, flags: str = "") -> None:
         self.ur, self.device, self.context = ur, device, context
+        self.make = URObjects(URCalls(ur.plugin, device), 0, 0, device)
+        self.make.the_context = context
         self.queue = self.new_queue(flags)
         self._program = 0
 
     def new_queue(self, flags: str = "") -> int:
         """Return a queue. `flags` are names without their prefix."""
-        bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
-        how = UR.get_struct("ur_queue_properties_t")(
-            UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, bits
-        )
-        given = self.context, self.device, ctypes.byref(how)
-        return self.ur.make("urQueueCreate", *given).value or 0
+        return self.make.queue(flags)
 
     def kernel(self, name: str, source: bytes = SOURCE) -> int:
         """Return a kernel."""
@@ -277,23 +278,8 @@ class Work:
         return list((ctypes.c_int32 * count).from_buffer_copy(self.get(address, 4 * count)))
 
     def arguments(self, *values: Any) -> tuple[int, Any]:
-        """Return number and array of a launch's arguments: an int is an address, bytes a value."""
-        rows = (UR.get_struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
-        rows.keep = values
-        for index, value in enumerate(values):
-            row = rows[index]
-            row.stype, row.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
-            if isinstance(value, int):
-                row.type, row.value.pointer = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"], value
-            elif isinstance(value, Memory):
-                row.type = UR["UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ"]
-                row.value.memObjTuple.hMem = value.handle
-            elif isinstance(value, LocalBytes):
-                row.type, row.size = UR["UR_EXP_KERNEL_ARG_TYPE_LOCAL"], value.size
-            else:
-                row.type, row.size = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"], ctypes.sizeof(value)
-                row.value.value = ctypes.addressof(value)
-        return len(values), rows
+        """Return number and array of a launch's arguments: see `argument_of`."""
+        return self.make.arguments(*map(argument_of, values))
 
     def launch(self, kernel: int, *values: Any, size: int = COUNT, local: int = 0) -> None:
         """Launch a kernel of one dimension."""
@@ -303,17 +289,9 @@ class Work:
         self.ur.ok("urEnqueueKernelLaunchWithArgsExp", *given)
 
 
-class Memory(NamedTuple):
-    """A memory object as an argument. `handle` is a ur_mem_handle_t."""
-
-    handle: int
-
-
-class LocalBytes:
-    """Bytes of local memory as an argument."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
+def argument_of(value: Any) -> Any:
+    """Return an argument as the conformance suite has it. A number is an address."""
+    return PointerValue(value) if isinstance(value, int) else value
 
 
 @pytest.fixture

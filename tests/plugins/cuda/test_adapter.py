@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.ur.values import BufferValue, LocalValue
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.cuda.devices import MOST_STREAMS
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, LocalBytes, Memory, Work, only_cuda, only_hip
+from .conftest import COUNT, SIZE, Adapted, Knobs, Work, only_cuda, only_hip
 
 HostTask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -34,7 +35,7 @@ def test_the_device_is_a_gpu(ur: Calls, device: PluginDevice) -> None:
 
 
 def test_two_local_arguments_do_not_overlap(work: Work) -> None:
-    out, local = work.memory(), (LocalBytes(32), ctypes.c_int8(3), LocalBytes(32))
+    out, local = work.memory(), (LocalValue(32), ctypes.c_int8(3), LocalValue(32))
     work.launch(work.kernel("local_sum"), out, *local, local=8)
     assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT
 
@@ -46,7 +47,7 @@ def test_a_kernel_asks_for_more_local_memory(work: Work) -> None:
     most = ur.number("urDeviceGetInfo", work.device, "UR_DEVICE_INFO_LOCAL_MEM_SIZE")
     assert most > 48 << 10
     for size in (60_000, 32, 60_000):
-        work.launch(kernel, out, LocalBytes(size), ctypes.c_int8(3), LocalBytes(32), local=8)
+        work.launch(kernel, out, LocalValue(size), ctypes.c_int8(3), LocalValue(32), local=8)
         assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT
 
     def count_groups(dynamic: int) -> int:
@@ -232,7 +233,7 @@ def test_commands_use_events_and_buffers_of_another_context_of_the_device(
     may_go.set()
     ur.ok("urEnqueueMemBufferRead", work.queue, near, True, 0, SIZE, numbers, 0, None, None)
     assert before != UR["UR_EVENT_STATUS_COMPLETE"] and list(numbers) == [7] * COUNT
-    launch = work.arguments(Memory(source.value or 0), ctypes.c_int32(5))
+    launch = work.arguments(BufferValue(source.value or 0), ctypes.c_int32(5))
     shape = 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
     given = work.kernel("store"), *shape, *launch, None, 0, None, None
     ur.ok("urEnqueueKernelLaunchWithArgsExp", work.queue, *given)

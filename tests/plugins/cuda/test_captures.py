@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from helpers.ur_calls import array
 
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 from .test_appends_in_c import Buffer, UpdatableBuffer
 from .test_command_buffers import Updatable
 
@@ -272,7 +273,7 @@ def test_a_graph_keeps_the_memory_of_its_launches(
     ]
     assert captures.begin(work.queue) == "SUCCESS"
     for buffer in buffers:  # the kernel itself only has the second one at the end
-        work.launch(kernel, Memory(buffer))
+        work.launch(kernel, BufferValue(buffer))
     graph = captures.end(work.queue)
     before = fake.calls("MemFree")
     for buffer in buffers:

@@ -11,12 +11,14 @@ import gc
 from typing import Any
 
 import pytest
-from helpers.ur_calls import array
+from helpers.ur_calls import NAMES, array
 
+from fairlead.conformance.ur.recording import Update, URRecording
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.cuda.core import NOT_READY
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Work, argument_of
 
 
 class Recorded:
@@ -29,25 +31,16 @@ class Recorded:
 
     def __init__(self, work: Work, **flags: bool) -> None:
         self.work, self.ur = work, work.ur
-        stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-        how = UR.get_struct("ur_exp_command_buffer_desc_t")(stype=stype, **flags)
-        given = work.context, work.device, ctypes.byref(how)
-        self.handle = self.ur.make("urCommandBufferCreateExp", *given).value or 0
+        self.recording = URRecording(work.make, **flags)
+        self.handle = self.recording.handle
 
     def append(
-        self, name: str, *given: Any, after: tuple[int, ...] = (), waits: tuple[Any, ...] = ()
+        self, name: str, *given: Any, after: tuple[int, ...] = (), waits: tuple[int, ...] = ()
     ) -> tuple[int, int, int]:
         """Append a command. Returns its sync-point, its event and its handle (0 without them)."""
-        point, event, command = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
-        points = (ctypes.c_uint32 * max(len(after), 1))(*after) if after else None
-        events = array(*waits) if waits else None
-        updatable = self.updatable
-        rest = (
-            *(len(after), points, len(waits), events, ctypes.byref(point), ctypes.byref(event)),
-            ctypes.byref(command) if updatable else None,
-        )
-        self.ur.ok(f"urCommandBufferAppend{name}Exp", self.handle, *given, *rest)
-        return point.value, event.value or 0, command.value or 0
+        how: Any = {"after": after, "wait": waits, "event": True, "command": self.updatable}
+        made = self.recording.append(f"urCommandBufferAppend{name}Exp", *given, **how)
+        return made.point, made.event, made.command
 
     updatable = False
 
@@ -55,12 +48,9 @@ class Recorded:
         self, kernel: int, *values: Any, others: tuple[int, ...] = (), **how: Any
     ) -> tuple[int, int, int]:
         """Append a launch."""
-        whole = (ctypes.c_size_t * 1)(COUNT)
-        shape = kernel, 1, (ctypes.c_size_t * 1)(0), whole, None
-        alternatives = len(others), array(*others) if others else None
-        return self.append(
-            "KernelLaunchWithArgs", *shape, *self.work.arguments(*values), *alternatives, **how
-        )
+        arguments = list(map(argument_of, values))
+        given = self.recording.launch_arguments(kernel, arguments, alternatives=others)
+        return self.append("KernelLaunchWithArgs", *given, **how)
 
     def finalize(self) -> None:
         self.ur.ok("urCommandBufferFinalizeExp", self.handle)
@@ -89,32 +79,11 @@ class Updatable(Recorded):
         dimensions: int = 1,
     ) -> str:
         """Give a launch new arguments, each an index with an address or a value."""
-        numbers = [(index, value) for index, value in values if not isinstance(value, int)]
-        pointers = [(index, value) for index, value in values if isinstance(value, int)]
-        value_type = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
-        pointer_type = UR.get_struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
-        new_values = (value_type * max(len(numbers), 1))()
-        for row, (index, value) in zip(new_values, numbers, strict=False):
-            row.argIndex, row.argSize = index, ctypes.sizeof(value)
-            row.pNewValueArg = ctypes.addressof(value)
-        kept = [ctypes.c_void_p(address) for _, address in pointers]
-        new_pointers = (pointer_type * max(len(pointers), 1))()
-        for row, (index, _), place in zip(new_pointers, pointers, kept, strict=False):
-            row.argIndex, row.pNewPointerArg = index, ctypes.addressof(place)
-        how = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
-        how.hCommand, how.hNewKernel, how.newWorkDim = command, kernel or None, dimensions
-        how.numNewValueArgs, how.pNewValueArgList = len(numbers), ctypes.addressof(new_values)
-        how.numNewPointerArgs, how.pNewPointerArgList = (
-            len(pointers),
-            ctypes.addressof(new_pointers),
-        )
-        whole = (ctypes.c_size_t * 3)(*(size if isinstance(size, tuple) else (size,)))
-        if size:
-            how.pNewGlobalWorkSize = ctypes.addressof(whole)
-        start = (ctypes.c_size_t * 1)(offset or 0)
-        if offset is not None:
-            how.pNewGlobalWorkOffset = ctypes.addressof(start)
-        return self.ur("urCommandBufferUpdateKernelLaunchExp", self.handle, 1, ctypes.byref(how))
+        arguments = {index: argument_of(value) for index, value in values}
+        start = None if offset is None else (offset,)
+        whole = (size,) if isinstance(size, int) else size
+        changes = Update(command, arguments, kernel, dimensions, start, whole if size else None)
+        return NAMES[self.recording.try_update(changes)]
 
 
 def test_hints_are_empty_nodes(work: Work, fake: Knobs) -> None:
@@ -244,7 +213,7 @@ def test_a_command_buffer_keeps_the_memory_of_its_launches(work: Work, fake: Kno
     buffer, memory = Recorded(work), list[int]()
     for _ in range(2):  # the kernel itself only has the second one at the end
         memory.append(ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0)
-        buffer.launch(kernel, Memory(memory[-1]))
+        buffer.launch(kernel, BufferValue(memory[-1]))
     buffer.finalize()
     before = fake.calls("MemFree")
     for one in memory:

@@ -11,11 +11,12 @@ from helpers.hip import bundle
 from helpers.launching import last_error
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.ur.values import LocalValue
 from fairlead.loader.hip.abi import HipError
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
-from .conftest import COUNT, SIZE, SOURCE, Adapted, Knobs, LocalBytes, Work, only_hip
+from .conftest import COUNT, SIZE, SOURCE, Adapted, Knobs, Work, only_hip
 
 pytestmark = only_hip
 
@@ -133,7 +134,7 @@ def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
     name = UR["UR_PROGRAM_INFO_BINARIES"]
     work.ur.ok("urProgramGetInfo", program, name, 8, pointers, None)
     assert back.raw == data
-    local = LocalBytes(32), ctypes.c_int8(3), LocalBytes(32)
+    local = LocalValue(32), ctypes.c_int8(3), LocalValue(32)
     out = work.memory()
     work.launch(_kernel(work, program, b"local_sum"), out, *local, local=8)
     assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from helpers.launching import last_error
 
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
-from .conftest import Adapted, Knobs, Memory, Work, array, only_cuda, only_hip
+from .conftest import Adapted, Knobs, Work, array, only_cuda, only_hip
 
 #: Each work-item reads a pixel of an 8 x 8 texture of RGBA bytes, and writes 255 minus its bytes.
 PTX = b""".version 8.0
@@ -177,7 +178,7 @@ def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images, adapte
     given = work.context, flags, *_refs(*_shape()), None
     image = ur.make("urMemImageCreate", *given)
     texture = ctypes.c_uint64(images.sampled(source))
-    work.launch(_invert(work, adapted), texture, Memory(image.value or 0))
+    work.launch(_invert(work, adapted), texture, BufferValue(image.value or 0))
     out = ctypes.create_string_buffer(len(DATA))
     where = UR.get_struct("ur_rect_offset_t")(0, 0, 0), UR.get_struct("ur_rect_region_t")(*WHOLE)
     ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out, 0, None, None)

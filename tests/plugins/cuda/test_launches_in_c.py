@@ -11,10 +11,11 @@ import pytest
 from helpers.entries import asked_of_python
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.ur.values import BufferValue, LocalValue
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, LocalBytes, Memory, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 from .test_appends_in_c import Buffer
 from .test_captures import Captures
 from .test_command_buffers import Recorded, Updatable
@@ -128,7 +129,7 @@ def test_python_knows_what_c_has_changed(work: Work, asked: list[str]) -> None:
 def test_buffers_and_local_memory_stay_while_values_change(work: Work, asked: list[str]) -> None:
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
     memory = work.ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
-    values = Memory(memory), LocalBytes(4 * COUNT), ctypes.c_int8(2), LocalBytes(4 * COUNT)
+    values = BufferValue(memory), LocalValue(4 * COUNT), ctypes.c_int8(2), LocalValue(4 * COUNT)
     buffer, command = _finalized(work, "local_sum", *values)
     asked.clear()
     assert buffer.update(command, (2, ctypes.c_int8(3))) == "SUCCESS"

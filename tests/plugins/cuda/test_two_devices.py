@@ -11,10 +11,11 @@ from typing import NamedTuple
 import pytest
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
 
-from .conftest import COUNT, SIZE, Adapted, Memory, Work
+from .conftest import COUNT, SIZE, Adapted, Work
 
 _ONES, _TWOS, _THREES = [1] * COUNT, [2] * COUNT, [3] * COUNT
 
@@ -96,9 +97,9 @@ def test_a_buffer_is_on_both(pair: Pair, ur: Calls) -> None:
     given = one.queue, buffer, pattern, 4, 0, SIZE, 0, None
     filled = ur.make("urEnqueueMemBufferFill", *given).value or 0
     ur.ok("urEnqueueEventsWaitWithBarrier", two.queue, 1, array(filled), None)
-    two.launch(one.kernel("add_one"), Memory(buffer))
+    two.launch(one.kernel("add_one"), BufferValue(buffer))
     ur.ok("urQueueFinish", two.queue)
-    one.launch(one.kernel("add_one"), Memory(buffer))
+    one.launch(one.kernel("add_one"), BufferValue(buffer))
     out = (ctypes.c_int32 * COUNT)()
     ur.ok("urEnqueueMemBufferRead", one.queue, buffer, True, 0, SIZE, out, 0, None, None)
     assert list(out) == _THREES

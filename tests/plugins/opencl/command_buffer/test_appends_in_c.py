@@ -12,7 +12,6 @@ import pytest
 from helpers.command_bench import (
     COUNT,
     Bench,
-    arguments,
     bumped,
     local,
     memory,
@@ -24,6 +23,7 @@ from helpers.entries import asked_of_python, calls_in
 from helpers.launching import Numbers, has_usm_extension
 from helpers.ur_calls import array
 
+from fairlead.conformance.ur.values import make_arguments
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
@@ -45,7 +45,7 @@ def bump(bench: Bench, buffer: int, add: int = 1, **others: Any) -> int:
 
 def code_of(bench: Bench, buffer: int, *given: Any, points: Any = (), events: Any = None) -> str:
     """The code of a launch of `bump` after sync-points, or after events."""
-    rows = arguments(*given)
+    rows = make_arguments(*given)
     listed = (ctypes.c_uint32 * len(points))(*points) if points else None
     head = buffer, bench.kernels["bump"], 1, None, sizes(COUNT), None, len(rows), rows, 0, None
     waits = (1, array(events)) if events else (0, None)
@@ -109,14 +109,12 @@ def test_python_is_asked_after_a_kernel_was_set_up_anew(
 
 
 def test_wrong_launches_are_refused_and_nothing_is_appended(bench: Bench, asked: list[str]) -> None:
-    buffer, cell, wide = bench.buffer(in_order=False), pointer(bench.address), value(1)
-    wide.size = 8
-    missing, behind = value(1), value(1)
+    buffer, cell = bench.buffer(in_order=False), pointer(bench.address)
     bump(bench, buffer)
     for code, given, points in (
-        ("INVALID_KERNEL_ARGUMENT_SIZE", (cell, wide), ()),
+        ("INVALID_KERNEL_ARGUMENT_SIZE", (cell, ctypes.c_int64(1)), ()),
         ("INVALID_KERNEL_ARGUMENT_INDEX", (cell,), ()),
-        ("INVALID_KERNEL_ARGUMENT_INDEX", (cell, missing, behind), ()),
+        ("INVALID_KERNEL_ARGUMENT_INDEX", (cell, value(1), value(1)), ()),
         ("INVALID_MEM_OBJECT", (memory(bench.queue), value(1)), ()),
         ("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP", (cell, value(1)), (2,)),
         ("INVALID_COMMAND_BUFFER_SYNC_POINT_EXP", (cell, value(1)), (1, 0)),

@@ -17,7 +17,6 @@ from helpers.command_bench import (
     Bench,
     Offset,
     Region,
-    arguments,
     bumped,
     explain,
     memory,
@@ -28,6 +27,7 @@ from helpers.command_bench import (
 )
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.ur.values import make_arguments
 from fairlead.icd.command_buffer.driver_command_buffer import find_support
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
@@ -165,7 +165,7 @@ class Elsewhere:
             f"{append}ReadRectExp", buffer, mine, origin, origin, region, 0, 0, 0, 0, host, *none
         )
         yield ur(f"{append}FillExp", buffer, mine, b"abcd", 4, 0, 8, *none)
-        rows = arguments(memory(mine), value(1))
+        rows = make_arguments(memory(mine), value(1))
         launch = "urCommandBufferAppendKernelLaunchWithArgsExp"
         sizes_ = 1, None, sizes(COUNT), None, len(rows), rows
         yield ur(launch, buffer, self.kernel, *sizes_, 0, None, *none)
