@@ -43,7 +43,6 @@ def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> An
     copy = buffer.copies.get(identity)
     if copy is None:
         with kernel.lock:  # another thread may set its arguments, which a driver copies, too
-            kernel.describe_required_size_to_c(buffer.device)
             if sticks and kernel.had_pointers and kernel.is_plain:
                 copy = icd_ffi.cast("void *", kernel.create_copy())
             else:
@@ -59,6 +58,8 @@ def _describe_copy_to_c(
 ) -> None:
     """Tell C of our copy of a kernel (plugins/sdk/native/appends.c)."""
     if kernel.handle:
+        with kernel.lock:
+            kernel.describe_required_size_to_c(buffer.device)
         number = ffi.cast("fl_handle *", kernel.handle).number
         known = buffer.launches.copies[number % lib.FL_COPIES]
         known.number, known.settings, known.addresses = number, kernel.struct.settings, addresses
