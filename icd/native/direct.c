@@ -301,7 +301,8 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     const fl_script *script = d->script;
     uint32_t passes = atomic_load(&script->passes);
     bool measures = passes < FL_KNOWN;   /* after the last of them nothing is written */
-    if (passes < FL_MEASURED || (measures && (in_flight(d->script) || fl_may_share(script))))
+    if (passes < FL_MEASURED ||
+        (measures && (in_flight(d->script) || fl_may_share(script, UINT64_MAX))))
         return 0;
     bool has_all = script->limits.threads < FL_MOST_THREADS;   /* that the driver has */
     for (uint32_t place = 0; place < d->count;) {

@@ -58,8 +58,8 @@ typedef struct fl_direct_step {
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
-    uint32_t shared_ticks; /* the mean time of its level, run together, if it is the first one of
-                              it; until that is known, the sum, or the least time by `other` */
+    uint32_t shared_ticks; /* the time of its level, run together, if it is the first one of it;
+                              until that is known, of all passes, or the least time by `other` */
     const fl_group_function *function;
     void *other; /* of a launch's special function and the one for any size, what is not `run` */
     union {
@@ -75,12 +75,15 @@ typedef struct fl_direct_step {
 
 _Static_assert(sizeof(void *) != 8 || sizeof(fl_direct_step) == 64, "a line of the cache");
 
+/* ns: what one thread needs longer for is worth waking others. */
+#define FL_SHORT 60000
 /* direct_threads.c: steps that need no order, in so many pieces: parts of a step, or if that are
  * fewer, several steps. */
 typedef struct fl_work {
     const fl_direct_step *steps;
     const uint32_t *order;       /* the numbers of the steps; NULL: 0, 1, … */
     uint32_t count, pieces;      /* a step has pieces ÷ count of them, or a piece has some steps */
+    uint64_t alone;              /* ns that one thread takes; UINT64_MAX: it is shared anyway */
 } fl_work;
 typedef struct fl_team fl_team;
 /* Have up to so many threads, this one among them, until they are given back. Runs that want some
@@ -88,8 +91,11 @@ typedef struct fl_team fl_team;
 fl_team *fl_take_threads(uint32_t threads, uint32_t most);
 uint32_t fl_team_size(const fl_team *team);
 void fl_give_threads_back(fl_team *team);   /* also NULL */
-/* Run it to the end with that many of them. `flags` is the MXCSR of this thread. */
-void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags);
+/* Have all of them awake. false: the system has no processor for one of them soon. */
+bool fl_wake_threads(fl_team *team);
+/* Run it to the end with that many of them. `flags` is the MXCSR of this thread. false: it is so
+ * short that this thread alone has it sooner, and nothing was run. */
+bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags);
 /* direct_run.c: run a piece of it; and the MXCSR of this thread. */
 void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags);
 unsigned fl_present_flags(void);
@@ -236,8 +242,9 @@ fl_level fl_level_at(const fl_script *script, uint32_t place);
 static inline fl_direct_step *fl_step_at(const fl_script *script, uint32_t place) {
     return &fl_steps(script)[script->order ? script->order[place] : place];
 }
-/* Whether a level is long enough to be shared, as far as it is known. */
-bool fl_may_share(const fl_script *script);
+/* Whether a level is long enough to be shared, as far as it is known, and takes less than so many
+ * ns. */
+bool fl_may_share(const fl_script *script, uint64_t most);
 /* After which run to stop: when the word is not 0, or if that is not `wanted`, when it is. */
 typedef struct fl_stop {
     const unsigned char *word;

@@ -13,7 +13,11 @@ static void _mm_setcsr(unsigned flags) { (void)flags; }
 #define CLEARLY 90 /* percent of the time by the other function */
 /* Of each thread: one that was late or kept from running leaves its pieces to others. */
 #define PIECES 8
-#define MOST_MISSED 64 /* passes that lacked threads: then one thread runs everything */
+/* Passes with several threads that count: the first one has to bring memory into their caches. */
+#define MEASURED_TOGETHER (FL_KNOWN - FL_MEASURED - 1)
+/* Passes that lacked some: then those that sleep will do; then one thread runs everything. */
+#define MOST_ASLEEP 16
+#define MOST_MISSED 64
 
 typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y,
                             size_t z);
@@ -147,29 +151,41 @@ fl_level fl_level_at(const fl_script *script, uint32_t place) {
     return level;
 }
 
-bool fl_may_share(const fl_script *script) {
+bool fl_may_share(const fl_script *script, uint64_t most) {
     if (script->limits.threads < 2)
         return false;
     for (uint32_t place = 0; place < script->step_count;) {
         fl_level level = fl_level_at(script, place);
-        if (level.can_share && level.is_long)
+        if (level.can_share && level.is_long && level.ticks < most)
             return true;
         place += level.count;
     }
     return false;
 }
 
-static void run_level_together(const fl_script *script, uint32_t place, uint32_t count,
-                               fl_team *team, uint32_t threads, unsigned *flags) {
+static bool run_level_together(const fl_script *script, uint32_t place, uint32_t count,
+                               uint64_t alone, fl_team *team, uint32_t threads, unsigned *flags) {
     uint32_t wanted = PIECES * threads;
     fl_work work = {.steps = fl_steps(script),
                     .count = count,
-                    .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
+                    .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted,
+                    .alone = alone};
     if (script->order)
         work.order = script->order + place;
     else
         work.steps += place;
-    fl_run_together(team, threads, &work, flags);
+    return fl_run_together(team, threads, &work, flags);
+}
+
+/* After a pass in which a level was run together. The least time of a short one counts: in later
+ * passes it is not shared while the threads wait for each other (direct_threads.c). */
+static void note_together(fl_direct_step *first, uint64_t alone, uint64_t took) {
+    uint64_t sum = first->shared_ticks + took, all = MEASURED_TOGETHER * took;
+    if (alone >= FL_SHORT)
+        all = sum;
+    else if (first->shared_ticks && first->shared_ticks < all)
+        all = first->shared_ticks;
+    first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
 }
 
 /* Level by level. Those that are long are tried with so many threads. If that is 0, those are run
@@ -184,16 +200,15 @@ static void run_levels(fl_script *script, fl_team *team, uint32_t tried, unsigne
         }
         fl_level level = fl_level_at(script, place);
         uint32_t threads = !tried ? first->together : level.is_long ? tried : 0;
-        if (level.can_share && threads) {
-            int64_t before = tried ? fl_now() : 0;
-            run_level_together(script, place, level.count, team, threads, flags);
-            uint64_t took = tried ? (uint64_t)(fl_now() - before) : 0;
-            uint64_t all = first->shared_ticks + took;
-            if (tried)
-                first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
-        } else
+        uint64_t alone = tried ? UINT64_MAX : level.ticks;
+        bool shares = level.can_share && threads;
+        int64_t before = tried && shares ? fl_now() : 0;
+        if (!shares ||
+            !run_level_together(script, place, level.count, alone, team, threads, flags))
             for (uint32_t i = place; i < place + level.count; i++)
                 run(fl_step_at(script, i), flags);
+        else if (tried)
+            note_together(first, level.ticks, (uint64_t)(fl_now() - before));
         place += level.count;
     }
 }
@@ -227,8 +242,9 @@ static void take_faster(fl_direct_step *first, const fl_direct_step *end) {
 }
 
 /* After the passes with so many threads: which levels these run from now on. All of a kind are run
- * so, or none: one that was interrupted decides nothing alone. Their mean time counts, not the
- * least: where a processor is not free, the threads wait for each other, and that has to be seen.
+ * so, or none: one that was interrupted decides nothing alone. The mean time of long ones counts,
+ * not the least: where a processor is not free, the threads wait for each other, and that has to be
+ * seen.
  * The answer is whether more threads may be faster still. */
 static bool choose(fl_script *script) {
     struct fl_trial *t = &script->trial;
@@ -250,7 +266,7 @@ static bool choose(fl_script *script) {
                 continue;
             if (!decides) {
                 alone[kind] += level.ticks;
-                together[kind] += first->shared_ticks / (FL_KNOWN - FL_MEASURED - 1);
+                together[kind] += first->shared_ticks / MEASURED_TOGETHER;
                 continue;
             }
             if (takes[kind])
@@ -263,11 +279,14 @@ static bool choose(fl_script *script) {
     return gains;
 }
 
-/* A pass with so many threads as are tried now. If other runs have them, there is none. */
+/* A pass with so many threads as are tried now. For short levels all are awake, as they are in a
+ * program that replays often. If other runs or programs keep one, there is none. */
 static bool try_together(fl_script *script, unsigned *flags) {
     struct fl_trial *t = &script->trial;
     fl_team *team = fl_take_threads(t->threads, script->limits.threads);
     bool has_all = fl_team_size(team) == t->threads;
+    if (has_all && t->missed < MOST_ASLEEP && fl_may_share(script, FL_SHORT))
+        has_all = fl_wake_threads(team);
     if (has_all)
         run_levels(script, team, t->threads, flags);
     fl_give_threads_back(team);
@@ -282,8 +301,8 @@ static void measure(fl_script *script, uint32_t pass, unsigned *flags) {
         run_measured(first, end, pass % 2, flags);
         if (pass + 1 == FL_MEASURED)
             take_faster(first, end);
-        atomic_store(&script->passes,
-                     pass + 1 == FL_MEASURED && !fl_may_share(script) ? FL_KNOWN : pass + 1);
+        bool ends = pass + 1 == FL_MEASURED && !fl_may_share(script, UINT64_MAX);
+        atomic_store(&script->passes, ends ? FL_KNOWN : pass + 1);
         return;
     }
     if (!try_together(script, flags)) {
@@ -298,7 +317,7 @@ static void measure(fl_script *script, uint32_t pass, unsigned *flags) {
         return;
     }
     for (fl_direct_step *s = first; s < end && pass == FL_MEASURED;
-         s++) /* it has woken the threads */
+         s++) /* the threads have the memory in their caches */
         s->shared_ticks = 0;
     if (pass + 1 == FL_KNOWN && choose(script) && t->threads < script->limits.threads) {
         uint32_t most = script->limits.threads;

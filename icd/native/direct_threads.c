@@ -6,10 +6,14 @@
  * a ticket: which work it is, and how many of its own pieces are left. A thread without pieces
  * steals from a stalled thread of the team. So no thread waits for a descheduled one. In each
  * replay a thread has the same pieces, whose memory is in its cache. Every second work is taken
- * from its end on: what was used last is used first, and the cache still has it. A thread without
- * work looks at its ticket for some microseconds, for the next launch often follows at once. Then
- * it sleeps. The system may wake it on the processor of the run, and leave it there. So it is kept
- * away from that one. */
+ * from its end on: what was used last is used first, and the cache still has it. The system may
+ * wake a thread on the processor of the run, and leave it there. So it is kept away from that one.
+ *
+ * A thread without work looks at its ticket for a while, for the next launch often follows at once.
+ * Then it sleeps, and to wake it takes longer than a short work. So a short work is shared with
+ * threads that are awake, and wakes those that sleep only if there was another one shortly before.
+ * Where other programs want the processors, it is not shared: a thread that lost its processor
+ * amid a piece would hold up the run. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -18,7 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS 2000             /* before it sleeps, or before others get the run's processor */
+#define LOOKS 2000             /* before others get the run's processor */
+#define LOOKED 50000           /* ns: so long a thread looks for work */
+#define LATE 20000             /* ns more than it should take: another program had the processor */
+#define CROWDED 2000000        /* ns: so long after that short works are not shared */
+#define LATELY 100000          /* ns */
 #define PATIENCE 50            /* looks at another thread that begins no piece */
 #define STACK ((size_t)8 << 20)
 #define UNKNOWN (-1)           /* a processor */
@@ -55,6 +63,7 @@ static struct {
     pthread_mutex_t lock;      /* of who is taken, and of those who sleep */
     atomic_uint number;        /* of the last work of any team */
     atomic_uint runs, ready;
+    _Atomic int64_t wanted, crowded;   /* when a short work came last; till when none is shared */
     uint32_t started;
     member own[MOST_TEAMS], helpers[FL_MOST_THREADS - 1];
     fl_team teams[MOST_TEAMS];
@@ -120,25 +129,34 @@ static void sleep_until_there_is_work(member *m, uint32_t seen) {
     atomic_store(&m->sleeps, false);
 }
 
+/* Whether a thread goes on looking. Others need the processor more if it was away from it. */
+static bool goes_on(int64_t began, int64_t *last) {
+    int64_t now = fl_now(), before = *last;
+    *last = now;
+    if (now - before <= LATE)
+        return now - began < LOOKED;
+    atomic_store(&pool.crowded, now + CROWDED);
+    return false;
+}
+
 static void *help(void *self) {
     member *m = self;
     uint32_t seen = 0;
     unsigned flags = fl_present_flags();
     atomic_store(&m->processor, sched_getcpu());
     atomic_fetch_add(&pool.ready, 1);
-    for (uint32_t looks = 0;; looks++) {
+    for (int64_t began = fl_now(), last = began;;) {
         uint32_t present = number_of(m);
-        if (present != seen) {
-            seen = present;
-            take_pieces(m, seen, &flags);
-            looks = 0;
-        } else if (looks < LOOKS)
+        if (present == seen && goes_on(began, &last)) {
             fl_pause();
-        else {
+            continue;
+        }
+        if (present == seen) {
             sleep_until_there_is_work(m, seen);
             atomic_store(&m->processor, sched_getcpu());
-            looks = 0;
-        }
+        } else
+            take_pieces(m, seen = present, &flags);
+        began = last = fl_now();
     }
     return NULL;
 }
@@ -283,8 +301,8 @@ static void wake(member *m) {
     pthread_cond_signal(&m->woken);
 }
 
-void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags) {
-    threads = threads < team->size ? threads : team->size;
+/* Hand a work to so many threads. Returns its number. */
+static uint32_t hand_out(fl_team *team, uint32_t threads, const fl_work *work) {
     uint32_t number = atomic_fetch_add(&pool.number, 1) + 1;
     team->work = *work;
     team->is_second = !team->is_second;
@@ -298,10 +316,42 @@ void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsig
     }
     for (uint32_t i = 1; i < threads; i++)
         wake(atomic_load(&team->members[i]));
+    return number;
+}
+
+bool fl_wake_threads(fl_team *team) {
+    uint32_t number = hand_out(team, team->size, &(fl_work){0}), awake = 0;
+    for (int64_t end = fl_now() + FL_SHORT; awake + 1 < team->size && fl_now() < end; fl_pause()) {
+        awake = 0;
+        for (uint32_t i = 1; i < team->size; i++)
+            awake += atomic_load(&atomic_load(&team->members[i])->ended) >> 32 == number;
+    }
+    return awake + 1 == team->size;
+}
+
+/* Whether a short work is shared that comes now. */
+static bool is_shared(const fl_team *team, uint32_t threads, int64_t now) {
+    bool are_awake = true, was_lately = now - atomic_exchange(&pool.wanted, now) < LATELY;
+    for (uint32_t i = 1; i < threads; i++)
+        are_awake &= !atomic_load(&atomic_load(&team->members[i])->sleeps);
+    return (are_awake || was_lately) && now >= atomic_load(&pool.crowded);
+}
+
+bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags) {
+    bool is_short = work->alone < FL_SHORT;
+    int64_t began = is_short ? fl_now() : 0;
+    threads = threads < team->size ? threads : team->size;
+    if (is_short && !is_shared(team, threads, began))
+        return false;
+    uint32_t number = hand_out(team, threads, work);
     uint32_t own = take_pieces(atomic_load(&team->members[0]), number, flags);
     for (uint32_t looks = 0; own + ended(team, number, threads) < work->pieces; looks++)
         if (looks < LOOKS)
             fl_pause();
         else
             sched_yield();
+    int64_t end = is_short ? fl_now() : 0;
+    if (is_short && (uint64_t)(end - began) > 2 * work->alone + LATE)
+        atomic_store(&pool.crowded, end + CROWDED);
+    return true;
 }

@@ -48,7 +48,7 @@ _STRICT: Final = (
 _ALLOCATIONS: Final = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"
 _FLAGS: Final = (*_STRICT, _ALLOCATIONS)
 #: What only the harness replaces.
-_HARNESS: Final = "-Wl,--wrap=fopen,--wrap=sched_yield"
+_HARNESS: Final = "-Wl,--wrap=fopen,--wrap=sched_yield,--wrap=clock_gettime"
 #: They become libraries by themselves, with their own idea of which APIs there are.
 _APART: Final = ("trace_layer.c", "opencl_layer.c")
 #: In `build` or `build_shells`.

@@ -2,6 +2,7 @@
  * run it. The work-group function is one of this file. The mock driver maps buffers that lie in
  * host memory, and keeps native kernels until the test runs them. */
 #define _GNU_SOURCE
+#include "direct.h"
 #include "harness.h"
 
 #include <pthread.h>
@@ -325,6 +326,17 @@ static void count_group(void **arguments, const size_t *context, size_t x, size_
     atomic_fetch_add(&runs_of_group[x], 1);
 }
 
+/* Run it until nothing is measured any more. The answer is how often that was. */
+static uint32_t learn(fl_direct *made) {
+    uint32_t times[64], shared[64], passes = 0;
+    uint64_t groups[64];
+    while (!fl_direct_times(made, times, shared, groups)) {
+        OK(fl_run_direct(made, 1));
+        CHECK(++passes < 100);   /* some lack threads, which the system has to wake */
+    }
+    return passes;
+}
+
 /* Several threads run the groups of a launch, and launches of one level: each group once. */
 SCENARIO(thread_direct_pool) {
     const uint32_t levels[] = {0, 0};
@@ -345,15 +357,15 @@ SCENARIO(thread_direct_pool) {
         EQUAL(fl_direct_times(made, times, shared, groups), 0); /* it is still to be run together */
         OK(fl_run_direct(made, 7));   /* by two threads, and then by three */
         EQUAL(fl_direct_times(made, times, shared, groups), 0);
-        OK(fl_run_direct(made, 4));
+        uint32_t passes = 10 + learn(made);
         EQUAL(fl_direct_times(made, times, shared, groups), 1);
         CHECK(fl_direct_shared(made, &threads) == 2 && threads == 3);
         CHECK(shared[0] != UINT32_MAX && groups[1] == 0);   /* no estimate: it was tried */
         OK(fl_update_direct(made, 1, 0));
-        OK(fl_run_direct(made, 86));
+        OK(fl_run_direct(made, 200 - passes));
         EQUAL(fl_direct_shared(made, &threads), 2);
         for (int i = 0; i < 4; i++)
-            EQUAL(atomic_load(&runs_of_group[i]), before + 200);
+            EQUAL(atomic_load(&runs_of_group[i]), before + 400);
         fl_release_direct(made);
     }
     finish(w, &d);
@@ -378,8 +390,7 @@ SCENARIO(thread_direct_counts) {
         CHECK(made);
         OK(fl_run_direct(made, cases[i].passes - 1));
         EQUAL(fl_direct_times(made, times, shared, groups), 0);
-        OK(fl_run_direct(made, 1));
-        EQUAL(fl_direct_times(made, times, shared, groups), 1);
+        CHECK(learn(made) > 0);
         EQUAL(fl_direct_shared(made, &threads), (uint32_t)(cases[i].threads > 0));
         EQUAL(threads, cases[i].threads);
         fl_release_direct(made);
@@ -402,11 +413,62 @@ SCENARIO(thread_direct_pool_by_kind) {
     for (int turn = 0; turn < 8; turn++) {
         fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 64, 0, NULL, &code);
         CHECK(made);
-        OK(fl_run_direct(made, 10));
+        learn(made);
+        OK(fl_run_direct(made, 1));
         uint32_t threads, shared = fl_direct_shared(made, &threads);
         CHECK(shared == 0 || shared == 64);
         fl_release_direct(made);
     }
+    finish(w, &d);
+}
+
+static pthread_t runner;
+static atomic_int helped, meetings;
+
+/* Long enough for a thread to wake, and yet short. */
+static void note_thread(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
+    struct timespec begin, now;
+    CHECK(arguments && context && x < 4 && y == 0 && z == 0);
+    atomic_fetch_add(&helped, !pthread_equal(pthread_self(), runner));
+    __real_clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        __real_clock_gettime(CLOCK_MONOTONIC, &now);
+    while (now.tv_sec == begin.tv_sec && now.tv_nsec - begin.tv_nsec < 10000);
+}
+
+/* One that is to be run together, and is short. */
+static fl_direct *learn_short(direct *d) {
+    uint32_t times[1], shared[1], threads;
+    uint64_t groups[1];
+    int code;
+    fl_direct *made = fl_new_direct(&d->device, &d->function, 1, d->commands, 1, 0, NULL, &code);
+    CHECK(made);
+    learn(made);
+    CHECK(fl_direct_shared(made, &threads) == 1 && threads == 2);
+    EQUAL(fl_direct_times(made, times, shared, groups), 1);
+    if (times[0] < FL_SHORT)
+        return made;
+    fl_release_direct(made);   /* it was interrupted */
+    return learn_short(d);
+}
+
+/* A short launch does not wake threads, unless there was one shortly before. */
+SCENARIO(thread_direct_pool_asleep) {
+    direct d;
+    runner = pthread_self();
+    make(w, &d);
+    d.function.function = (void *)note_thread;
+    d.function.automatic_count = 0;
+    d.device.thread_limits = (fl_thread_limits){.threads = 2, .least = 0, .percent = UINT32_MAX};
+    fl_direct *made = learn_short(&d);
+    for (int alone = 0, turn = 0; alone < 100; turn++) {   /* the thread goes to sleep meanwhile */
+        int before = atomic_load(&helped);
+        clock_jumps(1000000000);
+        OK(fl_run_direct(made, 1));
+        alone = atomic_load(&helped) == before ? alone + 1 : 0;
+        CHECK(turn < 100000);
+    }
+    fl_release_direct(made);
     finish(w, &d);
 }
 
@@ -473,9 +535,6 @@ SCENARIO(thread_direct_teams) {
     finish(w, &d);
 }
 
-static pthread_t runner;
-static atomic_int helped, meetings;
-
 static void note_processor(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
     CHECK(arguments && context && x < 4 && y == 0 && z == 0);
     cpu_set_t its, own, both;
@@ -497,6 +556,9 @@ static void *run_here_and_there(void *made) {
     for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
         if (CPU_ISSET((size_t)i, &all))
             processors[found++] = i;
+    learn(made);   /* on any processor */
+    atomic_store(&helped, 0);
+    atomic_store(&meetings, 0);
     for (int turn = 0; turn < 40; turn++) {
         CPU_ZERO(&one);
         CPU_SET((size_t)processors[turn / 2 % found], &one);

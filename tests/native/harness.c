@@ -21,6 +21,21 @@ FILE *__wrap_fopen(const char *path, const char *mode) {
 
 int files_opened(void) { return atomic_load(&opened); }
 
+/* --- the time of the code under test: the linker sends clock_gettime here --- */
+
+static _Atomic int64_t ahead;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time) {
+    int code = __real_clock_gettime(clock, time);
+    int64_t all = time->tv_nsec + atomic_load(&ahead);
+    time->tv_sec += all / 1000000000;
+    time->tv_nsec = all % 1000000000;
+    return code;
+}
+
+void clock_jumps(int64_t ns) { atomic_fetch_add(&ahead, ns); }
+
 /* --- waits of the code under test: the linker sends sched_yield here, too --- */
 
 static atomic_int yields;

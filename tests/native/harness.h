@@ -66,6 +66,10 @@ void release_event(cl_event event);
 /* How many files were opened so far: only /proc/self/maps is, by fopen. */
 int files_opened(void);
 
+/* From now on, the code under test reads a time that is so much later. */
+void clock_jumps(int64_t ns);
+int __real_clock_gettime(clockid_t clock, struct timespec *time);
+
 /* How often the code under test gave its turn away so far. Tests do that by __real_sched_yield. */
 int harness_yields(void);
 int __real_sched_yield(void);

@@ -44,7 +44,7 @@
                 X(direct_series) X(direct_until) X(direct_special) X(direct_faster_function)       \
                     X(direct_many_shapes) X(thread_direct_pool) X(thread_direct_pool_by_kind)      \
                         X(thread_direct_pool_kept_off) X(thread_direct_teams)                     \
-                        X(thread_direct_counts) /* check_cells.c */                                \
+                        X(thread_direct_counts) X(thread_direct_pool_asleep) /* check_cells.c */  \
         X(cells_of_numbers) X(cells_of_memory) X(cells_of_rewrites) /* check_launches.c */         \
         X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many)             \
             X(launches_updated) X(launches_entry) /* check_ur_launches.c */                        \
