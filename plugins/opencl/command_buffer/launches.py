@@ -64,6 +64,9 @@ def _describe_copy_to_c(
         known = buffer.launches.copies[number % lib.FL_COPIES]
         known.number, known.settings, known.addresses = number, kernel.struct.settings, addresses
         known.cl = ffi.cast("void *", get_address(copy))
+        if kernel.struct.device != buffer.device.cl:
+            with kernel.lock:
+                kernel.describe_required_size_to_c(buffer.device)
 
 
 def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
