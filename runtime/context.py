@@ -69,6 +69,7 @@ class Context(URObject):
         adapter.check_open("Context")
         # `__del__` needs all of it, and Ctrl-C may come as soon as there is a handle.
         self._lock = make_lock()
+        self._releasing = make_lock()  # held while queues are waited for and released
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
         #: Handles of queues that are gone, but perhaps not what was submitted to them.
         self._released: list[int] = []
@@ -105,7 +106,7 @@ class Context(URObject):
         of the context."""
         with self._lock:
             self._released.append(handle)
-            if len(self._released) > _MOST_LEFT:
+            if len(self._released) % _MOST_LEFT == 0:
                 self._deferred.add(self.finish)
 
     def call_when_idle(self, action: Callable[[], object]) -> None:
@@ -122,22 +123,29 @@ class Context(URObject):
 
     def finish(self) -> None:
         """Wait for everything that was submitted in the context."""
-        with self._lock:
-            left, self._released = self._released, []
-            transfers = self._transfers
         for queue in self.queues():
             self.adapter.ur.urQueueFinish(queue.handle)
+        with self._lock:
+            transfers = self._transfers
         if transfers:
             self.adapter.ur.urQueueFinish(transfers)
-        _release_queues(self.adapter, left)
+        with self._releasing:
+            # A queue stays in the list until its commands have ended. Without it, the context would
+            # look idle to finalizers, which then wait in a thread that the commands may wait for.
+            while self._released:
+                handle = self._released[0]
+                self.adapter.ur.urQueueFinish(handle)
+                with self._lock:
+                    if handle in self._released:  # a signal's handler may have finished, too
+                        self._released.remove(handle)
+                        self.adapter.ur.urQueueRelease(handle)
 
     def is_idle(self) -> bool:
         """Whether nothing runs in it, as far as that is known without a wait."""
-        queues = self.queues()  # which live as long as they are asked
-        with self._lock:
+        with self._lock:  # so that no queue is released while it is asked
             handles = [*self._released, *([self._transfers] if self._transfers else ())]
-        handles += [queue.handle for queue in queues]
-        return all(is_empty(self.adapter, handle) for handle in handles)
+            gone = all(is_empty(self.adapter, handle) for handle in handles)
+        return gone and all(queue.is_empty for queue in self.queues())
 
     def keep_until_done(self, event: Event, memory: Any) -> None:
         """Keep host memory until an event is complete. An adapter only knows its address."""
@@ -183,6 +191,7 @@ class Context(URObject):
         return f"<Context of {', '.join(device.name for device in self.devices)}>"
 
 
+#: So many queues that are gone are waited for at once.
 _MOST_LEFT: Final = 16
 
 

@@ -273,6 +273,38 @@ def test_memory_that_is_dropped_is_freed_after_what_waits_for_this_thread(
     assert freed.wait(60)
 
 
+def test_memory_that_is_dropped_while_another_thread_waits_is_freed_there(
+    queue: Queue, device_gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, ur = queue.context, queue.adapter.ur
+    memory = malloc_device(N, "int32", queue)
+    first, second = (malloc_device(N, "int32", queue) for _ in range(2))
+    waits, freed, here = threading.Event(), threading.Event(), threading.get_ident()
+    freeing: set[int] = set()
+    finish, free = ur.urQueueFinish, ur.urUSMFree
+    addresses = [first.pointer, second.pointer]
+
+    def note_free(context: int, address: int) -> None:
+        freeing.add(threading.get_ident())
+        if threading.get_ident() != here:  # where it would wait for the gate for ever
+            free(context, address)
+            if address == addresses[-1]:
+                freed.set()
+
+    monkeypatch.setattr(ur, "urUSMFree", note_free)
+    dropped = Queue(context, queue.device)
+    handle = dropped.handle
+    monkeypatch.setattr(ur, "urQueueFinish", lambda of: (of == handle and waits.set(), finish(of)))
+    event = dropped.memcpy(memory, numpy.full(N, 7, "int32"), depends_on=[device_gate.event])
+    del dropped, first  # another thread waits for the queue, then it frees the memory
+    assert waits.wait(60)
+    del second
+    assert not freeing
+    device_gate.open()
+    event.wait()
+    assert freed.wait(60) and here not in freeing
+
+
 def test_a_queue_that_nobody_names_has_its_arrays(queue: Queue, device_gate: Gate) -> None:
     memory, array = malloc_device(N, "int32", queue), numpy.full(N, 7, numpy.int32)
     gone = weakref.ref(array)
