@@ -222,6 +222,7 @@ class ExecutableGraph(Drawable, Pickles):
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit the graph to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
+        ends: Sequence[Event] = ()
         with self.lock:
             last = self._last
             if queue is not self._queue:
@@ -232,13 +233,12 @@ class ExecutableGraph(Drawable, Pickles):
                 or last.deferred is not None
                 or last.others
             ):
-                before = last.parts() if last.others else (last,)
-                dependencies = [*dependencies, *[part for part in before if part.error is None]]
+                ends = (last,)
             only = self.only
             event = (
-                self._run_only(only, queue, dependencies)
+                self._run_only(only, queue, dependencies, ends)
                 if only
-                else self._run_partitions(queue, dependencies)
+                else self._run_partitions(queue, dependencies, ends)
             )
             self._last, self._queue = event, queue
         self._keep_memory(event)
@@ -264,47 +264,53 @@ class ExecutableGraph(Drawable, Pickles):
                 remedy="submit it to a queue of its context and device",
             )
 
-    def _run_only(self, only: Segment, queue: Queue, dependencies: Sequence[Event]) -> Event:
+    def _run_only(
+        self, only: Segment, queue: Queue, dependencies: Sequence[Event], ends: Sequence[Event]
+    ) -> Event:
         times: list[Event] = []
-        if dependencies:
-            event = submit(self.context, dependencies, self._make_enqueue(0, queue, times))
+        if dependencies or ends:
+            event = submit(self.context, dependencies, self._make_enqueue(0, queue, times), ends)
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
         event.profiled = self._not_profiled or self._explain_missing_times(queue) or times
         return event
 
-    def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
+    def _run_partitions(
+        self, queue: Queue, dependencies: Sequence[Event], ends: Sequence[Event]
+    ) -> Event:
         events: list[Event] = []
         try:
-            return self._run_each(queue, dependencies, events)
+            return self._run_each(queue, dependencies, ends, events)
         except BaseException:  # what has begun goes on, also on other devices
             queue.add_waits(events)
             for event in events:
                 self._keep_memory(event)
             raise
 
-    def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:
+    def _run_each(
+        self,
+        queue: Queue,
+        dependencies: Sequence[Event],
+        ends: Sequence[Event],
+        events: list[Event],
+    ) -> Event:
         times: list[Event] = []
         for number, (part, segment) in enumerate(
             zip(self.partitions.partitions, self._segments, strict=True)
         ):
-            before = [events[earlier] for earlier in part.predecessors] or dependencies
+            before = [events[earlier] for earlier in part.predecessors]
+            after = (before, ()) if before else (dependencies, ends)
             if isinstance(segment, HostSegment):
-                events.append(run_on_host(self.context, before, segment.function))
+                events.append(run_on_host(self.context, after[0], segment.function, after[1]))
             else:
-                events.append(
-                    submit(
-                        self.context,
-                        before,
-                        self._make_enqueue(number, self._find_queue(queue, number), times),
-                    )
-                )
-        ends = [events[number] for number in self.partitions.exits]
+                enqueue = self._make_enqueue(number, self._find_queue(queue, number), times)
+                events.append(submit(self.context, after[0], enqueue, after[1]))
+        exits = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
-            final = submit(self.context, ends, partial(enqueue_wait, queue))
+            final = submit(self.context, exits, partial(enqueue_wait, queue))
         else:
             final = events[-1]
-            final.others = tuple(end for end in ends if end is not final)
+            final.others = tuple(end for end in exits if end is not final)
         times += events
         final.profiled = self._explain_missing_times(queue) or times
         return final

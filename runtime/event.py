@@ -93,7 +93,7 @@ class Event(NeverCopied):
 
         Raises:
             SYCLError: invalid, for an event of a graph's recording, where nothing runs.
-            BaseException: what went wrong in the command.
+            BaseException: what went wrong in the command, the first error of several.
         """
         if self.node is not None:
             raise make_invalid_error(
@@ -101,9 +101,16 @@ class Event(NeverCopied):
                 routine="Event.wait",
                 remedy=_REMEDY_RECORDED,
             )
-        parts = tuple(self.parts())
+        parts, failed = tuple(self.parts()), None
         for part in parts:
-            part._wait_alone()
+            try:
+                part._wait_alone()
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and error is not part.error:
+                    raise  # Ctrl-C, and not what a host task has raised
+                failed = failed or error
+        if failed is not None:
+            raise failed
         for part in parts:  # one of them may hold what the others use
             part.held = None
 
@@ -271,7 +278,7 @@ class Event(NeverCopied):
         from .scheduler import run_on_host
 
         # An exception that leaves a function which C calls goes to the hook.
-        run_on_host(None, [self], _CALLED_BY_C(lambda: callback(self)), always=True)
+        run_on_host(None, (), _CALLED_BY_C(lambda: callback(self)), [self])
 
     def to_pyopencl(self) -> Any:
         """Return a pyopencl.Event. Raises SYCLError (invalid) for no native event, or several."""

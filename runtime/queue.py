@@ -359,13 +359,14 @@ class Queue(URObject):
         for event in unsettled:
             try:
                 event.wait()
-            except KeyboardInterrupt:  # everything is still to be waited for
-                with self.lock:
-                    for other in self._unsettled:
-                        unsettled.add(other)
-                    self._unsettled, self._busy = unsettled, True
-                raise
             except BaseException as error:  # what a host task raised, SystemExit too
+                is_own = any(part.error is error for part in event.parts())
+                if isinstance(error, KeyboardInterrupt) and not is_own:
+                    with self.lock:  # everything is still to be waited for
+                        for other in self._unsettled:
+                            unsettled.add(other)
+                        self._unsettled, self._busy = unsettled, True
+                    raise
                 failed = failed or error
         try:
             self.adapter.wait("urQueueFinish", self.handle, holder=self)

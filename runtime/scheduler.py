@@ -6,15 +6,16 @@ command without such a dependency goes to the adapter at once, in the caller's t
 becomes a `Deferred`, which counts what it waits for. The thread that brings the count to zero hands
 the command over. Host tasks run in worker threads, which first wait for the device's events.
 
-A command that comes after a failed one is not run. It fails with the same error, which `wait`
-raises. At the end of the process, commands that have not begun are dropped.
+A command that depends on a failed one is not run. It fails with the same error, which `wait`
+raises. One that only comes after its end is run. At the end of the process, commands that have not
+begun are dropped.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.forks import call_in_child, make_lock
@@ -38,17 +39,17 @@ class Deferred:
 
     Args:
         event: the event of the command's end.
-        dependencies: the events that it comes after.
-        action: is called when none of these is deferred any more. It has to call `resolve`.
-        always: whether the action is called after an error too.
+        dependencies: the events that it depends on: if one fails, the action is not called.
+        action: is called when none of all events is deferred any more. It has to call `resolve`.
+        ends: further events that it comes after, whether they fail or not.
     """
 
     __slots__ = (
         "_done",
         "_waiting",
         "action",
-        "always",
         "dependencies",
+        "ends",
         "event",
         "followers",
         "running",
@@ -59,16 +60,14 @@ class Deferred:
         event: Event,
         dependencies: Sequence[Event],
         action: Callable[[Deferred], None],
-        *,
-        always: bool = False,
+        ends: Sequence[Event] = (),
     ) -> None:
         self.event = event
         self._done = threading.Event()
         self._waiting = 1  # one for `start`, so that nobody is faster
-        self.dependencies: Sequence[Event] = dependencies
+        self.dependencies, self.ends = dependencies, ends
         self.followers: list[Deferred] = []
         self.action = action
-        self.always = always
         self.running = False
 
     @property
@@ -85,7 +84,7 @@ class Deferred:
     def start(self) -> None:
         """Begin to wait for the dependencies. The action may be called at once."""
         with _lock:
-            for event in self.dependencies:
+            for event in (*self.dependencies, *self.ends):
                 if event.deferred is not None:
                     event.deferred.followers.append(self)
                     self._waiting += 1
@@ -98,11 +97,7 @@ class Deferred:
             ready = self._waiting == 0
         if not ready or has_ended():
             return
-        error = (
-            None
-            if self.always
-            else next((event.error for event in self.dependencies if event.error is not None), None)
-        )
+        error = next((event.error for event in self.dependencies if event.error is not None), None)
         if error is not None:
             self.resolve(error=error)
         else:
@@ -120,7 +115,7 @@ class Deferred:
             event.handle, event.error = handle, error
             event.deferred = None
             followers, self.followers = self.followers, []
-        self.dependencies = ()
+        self.dependencies = self.ends = ()
         self._done.set()
         _notify(followers)
 
@@ -156,7 +151,7 @@ def check_no_deadlock(events: Iterable[Event], routine: str) -> None:
                     remedy="wait after the block of buffer.host_access(), and not in host tasks",
                 )
             seen.add(deferred)
-            waiting += [event.deferred for event in deferred.dependencies]
+            waiting += [event.deferred for event in (*deferred.dependencies, *deferred.ends)]
 
 
 class _ThreadAgenda(threading.local):
@@ -181,41 +176,49 @@ def _notify(followers: Iterable[Deferred]) -> None:
         _here.agenda = None
 
 
-def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) -> Event:
-    """Call `enqueue` as soon as the adapter can wait for all dependencies: now, if it can.
+def submit(
+    context: Context, dependencies: Sequence[Event], enqueue: Enqueue, ends: Sequence[Event] = ()
+) -> Event:
+    """Call `enqueue` as soon as the adapter can wait for all events: now, if it can.
 
     Args:
         context: where the command runs.
-        dependencies: the events that it comes after.
+        dependencies: the events that it depends on.
         enqueue: gives it to the adapter.
+        ends: further events that it comes after, also if they fail.
 
     Returns:
         The event of its end.
     """
     handles = []
-    for event in dependencies:
+    for event in (*dependencies, *ends):
         if (
             event.others
             or event.deferred is not None
             or event.error is not None
             or event.context is not context
         ):
-            return _submit_parts(context, dependencies, enqueue)
+            return _submit_parts(context, dependencies, enqueue, ends)
         if event.handle:
             handles.append(event.handle)
     return Event(context, enqueue(len(handles), make_handle_array(handles)))
 
 
-def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
+def _list_parts(events: Iterable[Event]) -> list[Event]:
+    return [part for event in events for part in event.parts()]
+
+
+def _submit_parts(
+    context: Context, dependencies: Iterable[Event], enqueue: Enqueue, ends: Iterable[Event]
+) -> Event:
     """Do what `submit` does, for events of every kind."""
     event = Event(context)
-    all_parts = [part for dependency in dependencies for part in dependency.parts()]
+    parts, ended = _list_parts(dependencies), _list_parts(ends)
+    all_parts = [*parts, *ended]
     if not any(
-        part.deferred is not None
-        or part.error is not None
-        or (part.handle and part.context is not context)
+        part.deferred is not None or (part.handle and part.context is not context)
         for part in all_parts
-    ):
+    ) and not any(part.error is not None for part in parts):
         handles = [part.handle for part in all_parts if part.handle]
         event.handle = enqueue(len(handles), make_handle_array(handles))
         return event
@@ -235,26 +238,26 @@ def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqu
                     deferred, lambda: enqueue(len(here), make_handle_array(here)), gives_handle=True
                 )
 
-    return _defer(Deferred(event, all_parts, hand_over))
+    return _defer(Deferred(event, parts, hand_over, ended))
 
 
 def run_on_host(
     context: Context | None,
     dependencies: Iterable[Event],
     work: Callable[[], object],
-    *,
-    always: bool = False,
+    ends: Iterable[Event] = (),
 ) -> Event:
-    """Call `work` in a worker thread when all dependencies are complete.
+    """Call `work` in a worker thread when all events are complete.
 
     Args:
-        dependencies: the events that it comes after.
-        always: whether it is called after a failed dependency too.
+        dependencies: the events that it depends on.
+        ends: further events that it comes after, also if they fail.
 
     Returns:
         The event of its end.
     """
-    all_parts = [part for dependency in dependencies for part in dependency.parts()]
+    parts, ended = _list_parts(dependencies), _list_parts(ends)
+    all_parts = [*parts, *ended]
 
     def call(deferred: Deferred) -> None:
         run_in_worker(lambda: _act_after_waiting(deferred, all_parts, run))
@@ -264,7 +267,7 @@ def run_on_host(
         _own[deferred] = threading.get_ident()
         _resolve_with(deferred, work)
 
-    return _defer(Deferred(Event(context), all_parts, call, always=always))
+    return _defer(Deferred(Event(context), parts, call, ended))
 
 
 def open_event(context: Context | None) -> tuple[Event, Callable[[BaseException | None], None]]:
@@ -288,22 +291,23 @@ def _act_after_waiting(
 ) -> None:
     """Wait for events of the device in a worker, then act. Whoever waits for the command gets an
     error."""
-    failed = _wait_for(events)
-    if failed is not None and not deferred.always:
+    failed = _wait_for(events, deferred.dependencies)
+    if failed is not None:
         deferred.resolve(error=failed)
     elif not has_ended():
         action(deferred)
 
 
-def _wait_for(events: Iterable[Event]) -> BaseException | None:
-    """Wait for all events. Returns the first error."""
+def _wait_for(events: Iterable[Event], dependencies: Container[Event]) -> BaseException | None:
+    """Wait for all events. Returns the first error of those that are dependencies."""
     failed = None
     with mark_adapter_call() as go:
         for event in events if go else ():
             try:
                 event.wait()
             except BaseException as error:
-                failed = failed or error
+                if event in dependencies:
+                    failed = failed or error
     return failed
 
 

@@ -81,6 +81,37 @@ def test_what_a_host_task_raises_is_raised_by_wait_and_stops_what_comes_after(
     assert (memory.array == 0).all()
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "goes-on"])
+def test_an_execution_does_not_depend_on_a_failed_one(
+    queue: Queue, graph: CommandGraph, program: Program, memory: USM, waits: bool
+) -> None:
+    """It only comes after it, also if that has not failed yet. The error is in one of two exits."""
+    opened, fails, last = threading.Event(), [False, True], []
+
+    def task() -> None:
+        opened.wait()
+        if fails.pop():
+            raise ZeroDivisionError
+
+    begin = graph.add(lambda h: h.host_task(lambda: None))
+    graph.add(lambda h: h.host_task(task), depends_on=begin)
+    graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)), depends_on=begin)
+    graph.add(lambda h: h.host_task(lambda: last.append(1)), depends_on=begin)
+    executable = graph.finalize()
+    assert len(executable.partitions.exits) > 1
+    failing = queue.graph(executable)
+    if waits:
+        opened.set()
+        with pytest.raises(ZeroDivisionError):
+            failing.wait()
+    following = queue.graph(executable)
+    opened.set()
+    following.wait()
+    assert (memory.array == 2).all() and last == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+
+
 def test_buffers_are_arrays_in_host_tasks(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:

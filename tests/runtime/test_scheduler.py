@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import numpy
 import pyopencl as cl
@@ -56,6 +57,37 @@ def test_long_chains_of_host_tasks_and_commands(
     event.wait()
     assert (memory.array == 400).all()
     assert ran == [(number, number + 1) for number in range(0, 400, 40)]
+
+
+def test_a_wait_ends_when_everything_has_ended() -> None:
+    """Also if the first part has failed."""
+    waited = list[bool]()
+
+    class Other:
+        def wait(self) -> None:
+            waited.append(True)
+
+    event, other = Event(), Event()
+    event.error, event.others = ZeroDivisionError(), (other,)
+    other.deferred = cast(Any, Other())
+    with pytest.raises(ZeroDivisionError):
+        event.wait()
+    assert waited
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ValueError])
+def test_a_queue_raises_an_error_of_a_host_task_once(
+    queue: Queue, kind: type[BaseException]
+) -> None:
+    """A KeyboardInterrupt that a task raises is not Ctrl-C, after which a wait can be repeated."""
+
+    def fail() -> None:
+        raise kind
+
+    queue.host_task(fail)
+    with pytest.raises(kind):
+        queue.wait()
+    queue.wait()
 
 
 def test_a_chain_behind_one_gate_is_no_recursion(in_order: Queue, program: Program) -> None:
