@@ -518,7 +518,7 @@ class Executable(Drawable, Pickles):
         else:
             end = self._make_ended(queue)
         if not self.profiling:
-            self._repeat = only.prepare_repeat(queue, handle)
+            self._repeat = only.prepare_repeat(queue, handle, self._ended)
         return end
 
     def _make_ended(self, queue: Any) -> Event:

@@ -74,7 +74,9 @@ class ReplayError(OpenCLError):
 #: - `join`, the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
 #:   returns 1 if that is the event of the end. None if the engine has no such enqueues;
 #: - the address of `native` where `run`, and where `enqueue` alone, is C's, for C
-#:   (native/replay_method.c). 0 where Python has a part.
+#:   (native/replay_method.c). 0 where Python has a part;
+#: - the pyopencl queue itself: no other one has its address while it lives;
+#: - what `run` returns to the program, None if there is none yet.
 #:
 #: It is one object, so that threads never see the queue of one replay with the route of another. It
 #: is a plain tuple, because Python takes that apart faster than one with names.
@@ -89,6 +91,8 @@ Repeat = tuple[
     Callable[[Any, int], int] | None,
     int,
     int,
+    Any,
+    Any,
 ]
 
 
@@ -305,11 +309,12 @@ class CapturedSegment(Segment):
             end = enqueue_marker(queue, ())
         return end, first
 
-    def prepare_repeat(self, queue: Any, handle: int) -> Repeat | None:
+    def prepare_repeat(self, queue: Any, handle: int, ended: Any) -> Repeat | None:
         """Return how the last `run` or `run_here` is repeated; None if it cannot be.
 
         Args:
             queue: a pyopencl.CommandQueue.
+            ended: the event of replays that have ended in the caller's thread, or None.
         """
         import pyopencl
 
@@ -333,7 +338,7 @@ class CapturedSegment(Segment):
             runs = address if run is lib.fl_run_again else 0
             enqueues = address if enqueue is lib.fl_enqueue_again and not joins else 0
             repeated = type(queue), handle, enqueue, run, route.native, route, to_event, join
-            return *repeated, runs, enqueues
+            return *repeated, runs, enqueues, queue, ended
 
     def _alternates(self) -> bool:
         return self.settings is not None and bool(self.settings.alternations)

@@ -142,6 +142,22 @@ def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers
         assert caught.value.node == 1 and numbers.value() == 4 + count
 
 
+def test_queues_are_not_confused(loop: Executable, numbers: Numbers) -> None:
+    """Neither two objects of Python for one queue, nor those that come one after the other."""
+    for _ in range(4):
+        loop.replay(numbers.queue, wait=True)
+    again = loop._repeat
+    same = cl.CommandQueue.from_int_ptr(numbers.queue.int_ptr)
+    loop.replay(same, wait=True)
+    loop.replay(numbers.queue, wait=True)
+    assert again is not None and loop._repeat is again
+    others = {loop.replay(cl.CommandQueue(numbers.queue.context)).command_queue for _ in range(8)}
+    assert numbers.queue not in others and len(others) == 8
+    for queue in others:
+        queue.finish()
+    assert numbers.value() == 16
+
+
 def test_it_takes_the_short_way(loop: Executable, numbers: Numbers) -> None:
     for _ in range(4):  # by then engines have measured what they want to know
         loop.replay(numbers.queue).wait()
@@ -218,7 +234,7 @@ def test_c_repeats_a_replay(loop: Executable, numbers: Numbers) -> None:
         partial(loop.replay, numbers.queue, times=1),
     ):
         form().wait()
-    assert numbers.value() == 14
+    assert numbers.value() == 16
 
 
 def test_a_wrong_call_says_what_python_would(loop: Executable, numbers: Numbers) -> None:
