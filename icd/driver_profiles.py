@@ -359,8 +359,9 @@ ROWS: Final = (
         "Python ends",
         evidence="2026.22.10: the last command destroys the queue in the driver's own thread, "
         "which then waits for itself. A C program of two writes and a blocking read hung in its "
-        "fourth round. One that ended with four launches on such a queue crashed 24 times of 24 "
-        "(Pure virtual function called). With the queue released it never did",
+        "fourth round. One of three launches, a read and clFinish hung after 2,500. One that ended "
+        "with four launches on such a queue crashed 24 times of 24 (Pure virtual function called). "
+        "With the queue released it never did",
         test="icd/test_habits.py::test_deferred_final_release",
         sets={"final_release_delay": 1.0},
     ),

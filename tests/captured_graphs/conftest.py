@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyopencl as cl
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
 from helpers.cuda import FakeCuda
 from helpers.cuda_program import Program
 from helpers.drivers import Driver
@@ -43,9 +43,7 @@ def queue(context: cl.Context) -> Iterator[cl.CommandQueue]:
 
 @pytest.fixture
 def out_of_order(context: cl.Context) -> Iterator[cl.CommandQueue]:
-    queue = cl.CommandQueue(
-        context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-    )
+    queue = new_queue(context, OUT_OF_ORDER)
     yield queue
     queue.finish()
 

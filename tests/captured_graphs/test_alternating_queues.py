@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
 from helpers.cuda_program import Program
 
 from fairlead.captured_graphs.context import capture
@@ -23,7 +23,6 @@ from fairlead.icd.command_buffer.engine import Engine, QueueKind
 from fairlead.icd.command_buffer.engines.cuda import Cuda
 from fairlead.icd.command_buffer.engines.replay import Replay
 
-OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 COMPLETE = cl.command_execution_status.COMPLETE
 #: What runs the graph: an engine, or "auto" with these candidates.
 ENGINES = ["auto", "replay", "native", "direct", "direct,native", "rivals", "schedules"]
@@ -64,7 +63,7 @@ class TwoNumbers:
         x, y = self._buffers
         queue = numbers.queue
         if out_of_order:
-            queue = cl.CommandQueue(queue.context, properties=OUT_OF_ORDER)
+            queue = new_queue(queue.context, OUT_OF_ORDER)
         with capture(queue) as self.graph:
             one = numbers.add(1, x, queue=queue)
             other = numbers.add(2, y, queue=queue)
@@ -97,12 +96,10 @@ def replay_on_queues_in_turn(world: TwoNumbers, context: cl.Context, seed: int) 
     """Replay a graph on random queues, with launches of the program's own between the replays."""
     chosen = random.Random(seed)
 
-    def new_queue() -> cl.CommandQueue:
-        if chosen.randrange(3):
-            return cl.CommandQueue(context)
-        return cl.CommandQueue(context, properties=OUT_OF_ORDER)
+    def choose_queue() -> cl.CommandQueue:
+        return new_queue(context, 0 if chosen.randrange(3) else OUT_OF_ORDER)
 
-    queues, reader = [cl.CommandQueue(context), *(new_queue() for _ in range(3))], new_queue()
+    queues, reader = [cl.CommandQueue(context), *(choose_queue() for _ in range(3))], choose_queue()
     loop = world.graph.finalize(updatable=True)
     summand, before = 1, list[cl.Event]()
     gates = list[cl.UserEvent]()
@@ -132,7 +129,7 @@ def replay_on_queues_in_turn(world: TwoNumbers, context: cl.Context, seed: int) 
         if not chosen.randrange(4):  # another queue, perhaps with the handle of this one
             place = queues.index(queue)
             del queue
-            queues[place] = new_queue()
+            queues[place] = choose_queue()
     for gate in gates:
         gate.set_status(COMPLETE)
     for queue in queues:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyopencl as cl
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
 
 from fairlead.captured_graphs import segment
 from fairlead.captured_graphs.context import CapturedGraph, capture
@@ -18,13 +18,12 @@ from fairlead.runtime import Queue, SYCLError
 from fairlead.runtime.interop import context_of, device_of
 
 _PROFILING = cl.command_queue_properties.PROFILING_ENABLE
-_OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 
 
-@pytest.fixture(params=[_PROFILING, _PROFILING | _OUT_OF_ORDER], ids=["in_order", "out_of_order"])
+@pytest.fixture(params=[_PROFILING, _PROFILING | OUT_OF_ORDER], ids=["in_order", "out_of_order"])
 def numbers(request: pytest.FixtureRequest, context: cl.Context) -> Numbers:
     """Numbers on a queue that profiles."""
-    return Numbers(cl.CommandQueue(context, properties=request.param))
+    return Numbers(new_queue(context, request.param))
 
 
 def captured(numbers: Numbers) -> CapturedGraph:
@@ -99,7 +98,7 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
     if have_no_times or not real.waiting_markers_have_no_times:
         assert end.profile.start < end.profile.end
     assert numbers.value() == 12
-    is_out_of_order = bool(numbers.queue.properties & _OUT_OF_ORDER)
+    is_out_of_order = bool(numbers.queue.properties & OUT_OF_ORDER)
     expected = [numbers.queue.int_ptr] if have_no_times and is_out_of_order else []
     assert added == expected
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.captures import OUT_OF_ORDER, new_queue
 from helpers.drivers import Driver
 
 from fairlead.captured_graphs.context import capture
@@ -116,8 +117,7 @@ class World:
         platform = next(one for one in platforms() if driver.has(one))
         self.context = cl.Context([platform.devices[0].to_pyopencl()])
         self.queue = cl.CommandQueue(self.context)
-        free = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        self.free = cl.CommandQueue(self.context, properties=free)
+        self.free = new_queue(self.context, OUT_OF_ORDER)
         typed = "".join(_TYPED.replace("T", name) for name in TYPES)
         self.kernels: dict[str, cl.Kernel] = {}
         for options, source in ([], typed), ([], _PLAIN), (["-cl-denorms-are-zero"], _PLAIN):

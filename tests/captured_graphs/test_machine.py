@@ -20,7 +20,7 @@ import hypothesis
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.captures import SOURCE
+from helpers.captures import OUT_OF_ORDER, SOURCE, new_queue
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -41,7 +41,6 @@ ENGINES: Final = ("auto", "replay", "native", "direct")
 SCHEDULES: Final = ("auto", "auto", "in-order", "queues", "levels", "events")
 PICK: Final = st.randoms(use_true_random=True)
 COUNT: Final = 64
-FREE: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 BLEND: Final = """
 kernel void blend(global int *a, global const int *b) {
     a[get_global_id(0)] = 3 * a[get_global_id(0)] + b[get_global_id(0)];
@@ -501,7 +500,7 @@ def test_graphs_do_what_their_calls_do(device: cl.Device, monkeypatch: pytest.Mo
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")  # which is put back at the end
     Machine.context = context = cl.Context([device])
     Machine.program = cl.Program(context, SOURCE + BLEND).build()
-    Machine.others = [cl.CommandQueue(context), cl.CommandQueue(context, properties=FREE)]
+    Machine.others = [cl.CommandQueue(context), new_queue(context, OUT_OF_ORDER)]
     profile = settings(
         max_examples=100,
         stateful_step_count=40,

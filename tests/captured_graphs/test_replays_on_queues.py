@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.captures import Numbers
+from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.calls import call, make_queue
+from fairlead.icd.calls import call, find_device_profile, make_queue
 from fairlead.icd.command_buffer import choice, command_buffer, layout, queue_release
 from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import BuiltCommands, Cost, Engine, QueueKind
@@ -44,8 +44,7 @@ def is_complete_while(pending: cl.UserEvent, event: cl.Event) -> bool:
 def do_calls_overtake(device: cl.Device) -> bool:
     """Whether the driver runs a call before an earlier one that waits. NVIDIA's runs none."""
     context = cl.Context([device])
-    unordered = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-    queue = cl.CommandQueue(context, properties=unordered)
+    queue = new_queue(context, OUT_OF_ORDER)
     calls, gate = Numbers(cl.CommandQueue(context)), cl.UserEvent(context)
     other = calls.new()
     calls.add(1, queue=queue, wait_for=[gate])
@@ -274,6 +273,13 @@ def test_an_out_of_order_queue_rests_after_its_commands(
     queue_release.release_queue(releases.queue)
     assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]
     assert releases.after(0.2) == 1 and releases.after(5.0) == 1
+
+
+def test_an_out_of_order_queue_outlives_its_test(out_of_order: cl.CommandQueue) -> None:
+    """Else its release could let a later test on Intel's driver hang."""
+    references: Any = out_of_order.reference_count
+    delay = find_device_profile(out_of_order.device.int_ptr).final_release_delay
+    assert (references > 1) == (delay is not None)
 
 
 def test_the_queue_of_levels_rests_after_its_commands(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
 from fairlead.captured_graphs.context import capture
+from fairlead.icd.calls import call, find_device_profile
 from fairlead.runtime import USM, Device, malloc_shared
 from helpers.programs import build_once
+
+OUT_OF_ORDER: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 
 SOURCE = """
 __kernel void add(__global int *a, int n) { a[get_global_id(0)] += n; }
@@ -31,6 +34,16 @@ def shared_numbers(device: Device, where: Any) -> USM:
     if not device.has("usm_shared_allocations"):
         pytest.skip(f"{device.name} has no shared memory")
     return malloc_shared(64, "int32", where)
+
+
+def new_queue(context: cl.Context, properties: Any = 0) -> cl.CommandQueue:
+    """Return a queue. An out-of-order one outlives its test where its driver may hang when such a
+    queue is released soon after its commands: each later test on the driver may hang then."""
+    queue = cl.CommandQueue(context, properties=properties)
+    delay = find_device_profile(queue.device.int_ptr).final_release_delay
+    if delay is not None and properties & OUT_OF_ORDER:
+        call(queue.int_ptr, "clRetainCommandQueue")
+    return queue
 
 
 class Numbers:

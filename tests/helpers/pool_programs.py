@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import pyopencl as cl
 
+from helpers.captures import OUT_OF_ORDER, new_queue
+
 _SOURCE: Final = """
 kernel void add(global uint *to, global const uint *from, uint more, uint n, int rounds) {
     uint x = get_global_id(0);
@@ -18,7 +20,6 @@ kernel void add(global uint *to, global const uint *from, uint more, uint n, int
 }
 """
 _COUNTS: Final = 64, 1 << 14, (1 << 18) + 3, 1 << 19
-_OUT_OF_ORDER: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 
 
 def _add(values: np.ndarray, more: int, rounds: int) -> np.ndarray:
@@ -113,6 +114,4 @@ def run_random_program(
 
 
 def _make_queue(context: cl.Context, rng: random.Random) -> cl.CommandQueue:
-    if rng.random() < 0.3:
-        return cl.CommandQueue(context, properties=_OUT_OF_ORDER)
-    return cl.CommandQueue(context)
+    return new_queue(context, OUT_OF_ORDER if rng.random() < 0.3 else 0)
