@@ -16,25 +16,17 @@ import pyopencl as cl
 import pytest
 from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
 from helpers.cuda_program import Program
+from helpers.timings import Rival
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer import choice, trial
-from fairlead.icd.command_buffer.engine import Engine, QueueKind
+from fairlead.icd.command_buffer.engine import Engine
 from fairlead.icd.command_buffer.engines.cuda import Cuda
 from fairlead.icd.command_buffer.engines.replay import Replay
 
 COMPLETE = cl.command_execution_status.COMPLETE
 #: What runs the graph: an engine, or "auto" with these candidates.
 ENGINES = ["auto", "replay", "native", "direct", "direct,native", "rivals", "schedules"]
-
-
-class Rival(Replay):
-    """Runs everything as the replay does, under another name."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> None:
-        """Nobody knows it, also where the replay's is known."""
 
 
 class Late:

@@ -11,25 +11,16 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers, seen_between
+from helpers.timings import Rival
 
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.segment import CapturedSegment
 from fairlead.icd.command_buffer import choice
-from fairlead.icd.command_buffer.engine import QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.errors import OpenCLError
 
 FAILED = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
-
-
-class Rival(Replay):
-    """Runs everything as the replay does, under another name."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> None:
-        """Nobody knows it, also where the replay's is known."""
 
 
 def fail(event: cl.UserEvent) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
+from helpers.timings import Rival
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
@@ -162,15 +163,6 @@ def test_barriers_of_a_block_order_other_commands(
     gate.set_status(cl.command_execution_status.COMPLETE)
     last.wait()
     assert numbers.value() == ((1 * 2) + 1) * 3
-
-
-class Rival(Replay):
-    """Another engine whose costs are not known, so that replays decide."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> Cost | None:
-        return None
 
 
 class UnpricedReplay(Replay):

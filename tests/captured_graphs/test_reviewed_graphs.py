@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.timings import Rival, Told, tell
 
 import fairlead
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import choice, direct_device, reviews, trial
+from fairlead.icd.command_buffer import choice, direct_device, reviews
 from fairlead.icd.command_buffer.engine import Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.command_buffer.execution_plans import ExecutionPlans
 from fairlead.icd.command_buffer.trial import TURNS
-
-
-class Rival(Replay):
-    """Runs everything as the replay does, under another name. Nobody knows what it costs."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> None:
-        return None
-
-
-class Told:
-    """A timing that is what the test says: of two candidates in turn."""
-
-    seconds_of: ClassVar[tuple[float, float]] = (1.0, 1.0)
-    count: ClassVar[int] = 0
-
-    def __init__(self, queue: int, after: Sequence[int] | None) -> None:
-        around, place = divmod(Told.count, 2)
-        self.seconds: float | None = self.seconds_of[1 - place if around % 2 else place]
-
-    def end(self, event: int) -> None:
-        Told.count += 1
-
 
 FEW = 8
 
@@ -60,9 +37,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
     """Two engines that run everything, and take as long as the test says."""
     given: list[Engine] = [Rival(), Replay()]
     monkeypatch.setattr(choice, "ENGINES", {engine.name: engine for engine in given})
-    monkeypatch.setattr(Told, "count", 0)
-    monkeypatch.setattr(trial, "Timing", Told)
-    return Told
+    return tell(monkeypatch)
 
 
 @pytest.fixture
@@ -91,12 +66,12 @@ def test_another_engine_is_chosen_when_it_has_become_the_fastest(
     with capture(numbers.queue) as graph:
         numbers.add(1)
     loop, turns = graph.finalize(fuse=False), 2 * TURNS
-    told.seconds_of = 0.5, 1.0
+    told.seconds_of = [0.5, 1.0]
     for number in range(turns + FEW - 1):
         loop.replay(numbers.queue, wait=wait)
         assert numbers.value() == number + 1
     assert chosen(loop, numbers.queue) == "rival" and not reviewed
-    told.seconds_of = 1.0, 0.5
+    told.seconds_of = [1.0, 0.5]
     for _ in range(turns + 2):
         loop.replay(numbers.queue, wait=wait)
     assert chosen(loop, numbers.queue) == "replay"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.timings import Rival, Told, tell
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import choice, trial
+from fairlead.icd.command_buffer import choice
 from fairlead.icd.command_buffer.choice import Choice
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
 from fairlead.icd.command_buffer.engine import Engine, QueueKind
@@ -23,26 +24,9 @@ from fairlead.icd.command_buffer.trial import TURNS_OF_SCHEDULES
 from fairlead.icd.errors import OpenCLError
 
 
-class Told:
-    """A timing that is what the test says: of each candidate in turn, by its place."""
-
-    seconds_of: ClassVar[list[float]] = []
-    count: ClassVar[int] = 0
-
-    def __init__(self, queue: int, after: object) -> None:
-        around, place = divmod(Told.count, len(self.seconds_of))
-        place = len(self.seconds_of) - 1 - place if around % 2 else place
-        self.seconds: float | None = self.seconds_of[place]
-
-    def end(self, event: int) -> None:
-        Told.count += 1
-
-
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
-    monkeypatch.setattr(Told, "count", 0)
-    monkeypatch.setattr(trial, "Timing", Told)
-    return Told
+    return tell(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -187,15 +171,6 @@ def test_waiting_for_what_is_before_a_replay(
     loop.replay(out_of_order)
     out_of_order.finish()
     assert branches.values() == (((1 + 1) * 3 + 1) * 3, (2 * 2 + 2) * 2)
-
-
-class Rival(Replay):
-    """Runs everything as the replay does, under another name."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> None:
-        """Nobody knows it, also where the replay's is known."""
 
 
 def test_schedules_take_turns_after_engines(

@@ -16,6 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from helpers.captures import Numbers
+from helpers.timings import Rival
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi, lib
@@ -25,15 +26,6 @@ from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import BuiltCommands, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.command_buffer.trial import Timing, Trial, choose_fastest
-
-
-class Rival(Replay):
-    """Runs everything as the replay does, under another name."""
-
-    name = "rival"
-
-    def cost(self, target: QueueKind) -> None:
-        """Nobody knows it, also where the replay's is known."""
 
 
 class RefusedWhole(BuiltCommands):
