@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from helpers.support import FakeDriver, FakePlugin, RunPython
+from helpers.support import FakeDriver, FakePlugin, RunPython, vendors
 
 import fairlead
 from fairlead.icd.discovery import find
@@ -28,13 +28,6 @@ except fairlead.FairleadError as error:
     print(type(error).__name__, error.routine, error.code, error.remedy, sep="|")
     print(error)
 """
-
-
-def vendors(directory: Path, *libraries: Path) -> dict[str, str]:
-    """Registers libraries in a directory, and gives the environment that leads to it."""
-    for number, library in enumerate(libraries):
-        (directory / f"{number}.icd").write_text(f"{library}\n")
-    return {"OCL_ICD_VENDORS": str(directory)}
 
 
 def test_the_public_names(run_python: RunPython) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from helpers.support import FakeDriver, FakePlugin, Output, RunPython, list_imports
+from helpers.support import FakeDriver, FakePlugin, Output, RunPython, list_imports, vendors
 
 from fairlead.cli.env import write_manifests
 from fairlead.cli.main import main
@@ -31,13 +31,6 @@ COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 
 #: Makes Python's standard output ASCII. The C locale alone would switch Python to UTF-8.
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": None}
-
-
-def vendors(directory: Path, *libraries: Path) -> dict[str, str]:
-    """Registers libraries in a directory, and gives the environment that leads to it."""
-    for number, library in enumerate(libraries):
-        (directory / f"{number}.icd").write_text(f"{library}\n")
-    return {"OCL_ICD_VENDORS": str(directory)}
 
 
 def listed(run_python: RunPython, env: dict[str, str], *options: str) -> Output:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from helpers.drivers import Driver
+from helpers.examples import RUN_SCRIPT, check_claims
 from helpers.support import ROOT, RunPython
 
 pytestmark = pytest.mark.slow
@@ -42,29 +43,6 @@ CASES = {
     ),
 }
 
-#: Runs the script that the first argument names as Python does, with the other arguments.
-RUN = """
-import os, runpy, sys
-sys.argv = sys.argv[1:]
-sys.path.insert(0, os.path.dirname(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def check_claims(out: str, platform: str, what: str, unit: str) -> None:
-    """Check that every claim is printed, and that the numbers agree with it."""
-    assert re.search(rf"^{platform}.*: \S+", out, re.MULTILINE), out
-    assert f"\n  {what}\n" in out
-    for variant in ("called", "replayed"):
-        line = re.search(
-            rf"{variant} +([\d.]+) µs per {unit}; off NumPy by (\S+) \(allowed: (\S+)\)", out
-        )
-        assert line, out
-        taken, error, allowed = map(float, line.groups())
-        assert taken > 0 and error <= allowed
-    assert re.search(r"replaying is [\d.]+ times as fast", out)
-    assert "called and replayed results agree: bit for bit" in out
-
 
 @pytest.mark.one_driver
 @pytest.mark.parametrize("name", CASES)
@@ -72,7 +50,7 @@ def test_it_is_right(run_python: RunPython, each_driver: Driver, name: str) -> N
     each_driver.skip_unless_it_runs(EXAMPLES / f"{name}.py", run_python)
     arguments, what, unit = CASES[name]
     env = {"OCL_ICD_VENDORS": each_driver.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
-    out = run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out
+    out = run_python(RUN_SCRIPT, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out
     check_claims(out, re.escape(each_driver.version), what, unit)
 
 

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from helpers.graphs import Edges, acyclic_graphs, sides
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.graph.execution_order import find_execution_order, leads_to
 from fairlead.loader.base.errors import FairleadError
-
-Edges = list[tuple[int, int]]
-
-
-def sides(count: int, edges: Edges) -> tuple[list[list[int]], list[list[int]]]:
-    """Successors and predecessors of each node, in the order of the edges."""
-    successors: list[list[int]] = [[] for _ in range(count)]
-    predecessors: list[list[int]] = [[] for _ in range(count)]
-    for source, destination in edges:
-        successors[source].append(destination)
-        predecessors[destination].append(source)
-    return successors, predecessors
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> tuple[int, Edges]:
-    """A graph without a cycle whose edges also lead to nodes that were added earlier."""
-    count = draw(st.integers(0, 12))
-    line = draw(st.permutations(range(count)))
-    pairs = st.tuples(st.integers(0, max(count - 1, 0)), st.integers(0, max(count - 1, 0))).filter(
-        lambda pair: pair[0] < pair[1]
-    )
-    edges = draw(st.lists(pairs, max_size=2 * count, unique=True)) if count > 1 else []
-    return count, [(line[a], line[b]) for a, b in edges]
 
 
 def test_the_branch_that_became_ready_last_runs_first() -> None:
@@ -54,7 +31,7 @@ def test_a_cycle_is_named() -> None:
         find_execution_order(range(5), *sides(5, edges))
 
 
-@given(graphs(), st.data())
+@given(acyclic_graphs(), st.data())
 def test_every_node_once_and_behind_its_predecessors(
     graph: tuple[int, Edges], data: st.DataObject
 ) -> None:
@@ -74,7 +51,7 @@ def reachable(successors: list[list[int]], start: int) -> set[int]:
     return found
 
 
-@given(graphs())
+@given(acyclic_graphs())
 def test_an_edge_closes_a_cycle_if_its_source_can_be_reached_from_its_destination(
     graph: tuple[int, Edges],
 ) -> None:

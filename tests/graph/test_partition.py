@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from helpers.graphs import acyclic_graphs, sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,12 +36,7 @@ class Case:
 
     @property
     def sides(self) -> tuple[list[list[int]], list[list[int]]]:
-        successors: list[list[int]] = [[] for _ in range(self.count)]
-        predecessors: list[list[int]] = [[] for _ in range(self.count)]
-        for source, destination in self.edges:
-            successors[source].append(destination)
-            predecessors[destination].append(source)
-        return successors, predecessors
+        return sides(self.count, self.edges)
 
     @property
     def host(self) -> list[bool]:
@@ -259,20 +255,14 @@ def test_unknown_policies_are_refused() -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn, devices: int = 3) -> Case:
-    """A graph without a cycle whose edges also lead to nodes that were added earlier."""
-    count = draw(st.integers(0, 12))
-    line = draw(st.permutations(range(count)))
-    pairs = st.tuples(st.integers(0, max(count - 1, 0)), st.integers(0, max(count - 1, 0))).filter(
-        lambda pair: pair[0] < pair[1]
-    )
-    edges = draw(st.lists(pairs, max_size=2 * count, unique=True)) if count > 1 else []
+    count, edges = draw(acyclic_graphs())
     hosts = draw(st.sets(st.sampled_from(range(count)))) if count else set()
     names = (
         draw(st.lists(st.sampled_from("abc"[:devices]), min_size=count, max_size=count))
         if devices
         else None
     )
-    return Case(count, [(line[a], line[b]) for a, b in edges], frozenset(hosts), names)
+    return Case(count, edges, frozenset(hosts), names)
 
 
 def assert_honours(graph: Case, result: Partitions, seed: int = 0) -> None:

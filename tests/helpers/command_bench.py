@@ -214,10 +214,8 @@ def update(command: int, **fields: Any) -> Any:
 
 def explain(buffer: int, queue: int) -> str:
     """How it runs, as the adapter in this process knows it."""
-    registry = reference.registry
-    assert registry is not None
-    found = registry.list_owned("ur_exp_command_buffer_handle_t")[buffer]
-    return found.explain(registry.list_owned("ur_queue_handle_t")[queue])
+    found = reference.objects.list_owned("ur_exp_command_buffer_handle_t")[buffer]
+    return found.explain(reference.objects.list_owned("ur_queue_handle_t")[queue])
 
 
 def bumped(cells: list[int], *adds: int) -> list[int]:

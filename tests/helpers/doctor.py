@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from fairlead.cli.doctor.diagnosis import Diagnosis
+from fairlead.cli.doctor.problems import find_problems
 from helpers.support import RunPython
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
@@ -121,3 +124,12 @@ def of(facts: dict[str, Any], severity: str) -> dict[str, tuple[str, str]]:
         os.path.basename(problem["what"]): (problem["reason"], problem["remedy"])
         for problem in found
     }
+
+
+def judge(driver: Any, **changes: Any) -> Diagnosis:
+    """Return what the doctor makes of a machine with a driver, and of changes of its facts."""
+    names = "fairlead", "python", "executable", "system", "user"
+    versions: dict[str, str] = dict(zip(names, ("1", "3", "python", "Linux", "me"), strict=True))
+    facts = Diagnosis(versions, (), (), (driver,), {}, (), (), (), "", None, (), ())
+    facts = dataclasses.replace(facts, **changes)
+    return dataclasses.replace(facts, problems=find_problems(facts))

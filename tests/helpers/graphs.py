@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import strategies as st
 
 from fairlead.graph import CommandGraph
 from fairlead.runtime import Errc, SYCLError
+
+Edges = list[tuple[int, int]]
 
 
 @contextmanager
@@ -35,3 +38,25 @@ def edges(graph: CommandGraph) -> set[tuple[int, int]]:
     }
     assert len(forward) == sum(len(node.successors) for node in nodes)  # none twice
     return forward
+
+
+def sides(count: int, edges: Edges) -> tuple[list[list[int]], list[list[int]]]:
+    """Successors and predecessors of each node, in the order of the edges."""
+    successors: list[list[int]] = [[] for _ in range(count)]
+    predecessors: list[list[int]] = [[] for _ in range(count)]
+    for source, destination in edges:
+        successors[source].append(destination)
+        predecessors[destination].append(source)
+    return successors, predecessors
+
+
+@st.composite
+def acyclic_graphs(draw: st.DrawFn) -> tuple[int, Edges]:
+    """A graph without a cycle whose edges also lead to nodes that were added earlier."""
+    count = draw(st.integers(0, 12))
+    line = draw(st.permutations(range(count)))
+    pairs = st.tuples(st.integers(0, max(count - 1, 0)), st.integers(0, max(count - 1, 0))).filter(
+        lambda pair: pair[0] < pair[1]
+    )
+    edges = draw(st.lists(pairs, max_size=2 * count, unique=True)) if count > 1 else []
+    return count, [(line[a], line[b]) for a, b in edges]

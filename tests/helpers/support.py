@@ -211,3 +211,10 @@ def list_imports(*command: str, env: Mapping[str, str]) -> set[str]:
         run, env={**os.environ, **paths, **env}, capture_output=True, text=True, check=True
     )
     return {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+
+
+def vendors(directory: Path, *libraries: Path) -> dict[str, str]:
+    """Registers libraries in a directory, and gives the environment that leads to it."""
+    for number, library in enumerate(libraries):
+        (directory / f"{number}.icd").write_text(f"{library}\n")
+    return {"OCL_ICD_VENDORS": str(directory)}

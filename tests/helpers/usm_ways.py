@@ -27,7 +27,7 @@ KINDS: Final = ("host", "device", "shared")
 def forget_answers() -> None:
     """Let C forget what devices have answered, because tests change FAIRLEAD_USM in a process."""
     if reference.registry is not None:
-        for handle, device in list(reference.registry.list_owned("ur_device_handle_t").items()):
+        for handle, device in list(reference.objects.list_owned("ur_device_handle_t").items()):
             old, device.answers = device.answers, make_answers()
             device.memory.usm = lib.FL_USM_OTHER
             lib.fl_describe(handle, device.describe_to_c())

@@ -139,6 +139,14 @@ class ZeBench:
         self.ze.ok("zeModuleGetNativeBinary", module, byref(size), binary)
         return binary.raw
 
+    def kernel_names(self, module: int) -> list[bytes]:
+        """Return the names of the kernels of a module."""
+        count, routine = ctypes.c_uint32(), "zeModuleGetKernelNames"
+        self.ze.ok(routine, module, byref(count), None)
+        found = (ctypes.c_char_p * count.value)()
+        self.ze.ok(routine, module, byref(count), found)
+        return [name or b"" for name in found]
+
     def kernel(self, name: str, *arguments: Any, size: int = 1, module: int = 0) -> int:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
         made = self._make(lambda _: module or self.module())

@@ -30,7 +30,7 @@ world = World(calls, plugin.handles[0], device.platform.handle, device.handle)
 kernel = world.kernel()
 if "never ends" in sys.argv:
     from fairlead.plugins.ur_level_zero.core import adapter
-    context = adapter.registry.list_owned("ur_context_handle_t")[world.the_context]
+    context = adapter.objects.list_owned("ur_context_handle_t")[world.the_context]
     cell = context.take_cell()  # nothing signals it
     event = calls.new("urEventCreateWithNativeHandle", cell.ze, world.the_context, None)
     wait = world.the_queue, 1, handles(event), None

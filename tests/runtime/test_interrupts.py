@@ -155,7 +155,7 @@ libc.pthread_mutex_lock(mutex)
 def synchronize(event, timeout):
     return libc.pthread_mutex_lock(mutex) if timeout == core.FOREVER else core.NOT_READY
 
-table = core.adapter.registry.list_owned("ur_queue_handle_t")[queue.handle].table
+table = core.adapter.objects.list_owned("ur_queue_handle_t")[queue.handle].table
 table.zeEventHostSynchronize = synchronize
 sys.setprofile(tell)
 try:

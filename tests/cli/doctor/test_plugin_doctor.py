@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.doctor import COMMAND, Machine, of
+from helpers.doctor import COMMAND, Machine, judge, of
 from helpers.support import FakeDriver, FakePlugin, RunPython, with_short_limit
 
 from fairlead.cli.doctor import machine as nodes
@@ -22,7 +22,6 @@ from fairlead.cli.doctor.plugins import (
     PluginSurvey,
     SelectorReport,
 )
-from fairlead.cli.doctor.problems import find_problems
 from fairlead.cli.doctor.report import render
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
@@ -441,16 +440,7 @@ CLOSED = nodes.DeviceNode(
 
 
 def judged(survey: PluginSurvey, **changes: Any) -> Diagnosis:
-    versions = {
-        "fairlead": "1",
-        "python": "3",
-        "executable": "python",
-        "system": "Linux",
-        "user": "me",
-    }
-    facts = Diagnosis(versions, (), (), (DRIVER,), {}, (), (), (), "", None, (), (), survey)
-    facts = dataclasses.replace(facts, **changes)
-    return dataclasses.replace(facts, problems=find_problems(facts))
+    return judge(DRIVER, plugins=survey, **changes)
 
 
 def test_an_idle_adapter_when_a_device_node_is_closed() -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.doctor import COMMAND, KEYS, Machine, of
+from helpers.doctor import COMMAND, KEYS, Machine, judge, of
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.cli.doctor import diagnosis as doctor
 from fairlead.cli.doctor import loaders
 from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
-from fairlead.cli.doctor.problems import find_problems
 from fairlead.cli.doctor.report import render
 from fairlead.icd import libopencl
 from fairlead.loader.base.search import Candidate
@@ -257,16 +256,7 @@ CLOSED = nodes.DeviceNode(
 
 
 def judged(**changes: Any) -> Diagnosis:
-    versions = {
-        "fairlead": "1",
-        "python": "3",
-        "executable": "python",
-        "system": "Linux",
-        "user": "me",
-    }
-    facts = Diagnosis(versions, (), (), (USABLE,), {}, (), (), (), "", None, (), ())
-    facts = dataclasses.replace(facts, **changes)
-    return dataclasses.replace(facts, problems=find_problems(facts))
+    return judge(USABLE, **changes)
 
 
 def test_an_idle_driver_is_an_error_when_a_device_node_is_closed() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from helpers.fuzz.library import array, array_of, sizes, struct
+from helpers.fuzz.library import array, array_of, sizes
 from helpers.fuzz.model import (
     KERNELS,
     Buffer,
@@ -25,6 +25,7 @@ from helpers.fuzz.model import (
     Span,
 )
 from helpers.fuzz.objects import ObjectRules
+from helpers.memory_calls import struct
 
 _MOST: Final = 12  # commands
 UPDATE: Final = "ur_exp_command_buffer_update_{}_desc_t"

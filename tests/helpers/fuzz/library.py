@@ -176,10 +176,3 @@ def array_of(rows: Any) -> Any:
 def sizes(*numbers: int) -> Any:
     """Numbers as an array of size_t."""
     return (ctypes.c_size_t * len(numbers))(*numbers)
-
-
-def struct(name: str, stype: str = "", **fields: Any) -> Any:
-    """A struct of the API; `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
-    return UR.get_struct(name)(
-        **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
-    )

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from fairlead.loader.ur.abi import UR
-from helpers.fuzz.library import struct
 from helpers.fuzz.model import (
     Buffer,
     CommandBuffer,
@@ -25,6 +24,7 @@ from helpers.fuzz.model import (
     Usm,
 )
 from helpers.fuzz.operations import Operations
+from helpers.memory_calls import struct
 
 _MOST: Final = {
     Context: 3,

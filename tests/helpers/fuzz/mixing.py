@@ -23,7 +23,7 @@ from hypothesis.stateful import rule
 
 from fairlead.loader.ur.abi import UR
 from helpers.fuzz.command_buffers import UPDATE, CommandBufferRules
-from helpers.fuzz.library import Failure, array, sizes, struct
+from helpers.fuzz.library import Failure, array, sizes
 from helpers.fuzz.model import (
     KERNELS,
     Buffer,
@@ -40,6 +40,7 @@ from helpers.fuzz.model import (
     Usm,
 )
 from helpers.fuzz.operations import given_of
+from helpers.memory_calls import struct
 
 _NATIVE: Final[dict[type[Thing], str]] = {
     Queue: "urQueueCreateWithNativeHandle",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from fairlead.loader.ur.abi import UR
-from helpers.fuzz.library import Failure, array, sizes, struct
+from helpers.fuzz.library import Failure, array, sizes
 from helpers.fuzz.memory import MemoryRules
 from helpers.fuzz.model import (
     KERNELS,
@@ -27,6 +27,7 @@ from helpers.fuzz.model import (
     Thing,
 )
 from helpers.fuzz.world import OUT_OF_ORDER, PROFILING
+from helpers.memory_calls import struct
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
 _Task: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

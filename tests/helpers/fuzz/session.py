@@ -15,8 +15,9 @@ from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.sdk.objects import Object
-from helpers.fuzz.library import Library, array, struct
+from helpers.fuzz.library import Library, array
 from helpers.fuzz.model import SOURCE, Context
+from helpers.memory_calls import struct
 from helpers.usm_ways import forget_answers
 
 _KINDS: Final = {

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
-from helpers.fuzz.library import Failure, Library, array, struct
+from helpers.fuzz.library import Failure, Library, array
 from helpers.fuzz.model import (
     Access,
     Buffer,
@@ -28,6 +28,7 @@ from helpers.fuzz.model import (
     Usm,
 )
 from helpers.fuzz.session import Session, choose, driver_table
+from helpers.memory_calls import struct
 
 _Thing = TypeVar("_Thing", bound=Thing)
 _Any = TypeVar("_Any")

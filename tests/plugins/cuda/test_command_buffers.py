@@ -184,7 +184,7 @@ def test_an_update_of_events_that_the_driver_refuses_changes_nothing(
     monkeypatch.setattr(device, "call", call_and_note)
     update = "urCommandBufferUpdateWaitEventsExp", command, 2, array(*events[2:])
     assert work.ur(*update) == "INVALID_VALUE"
-    known = adapted.module("core").adapter.registry.list_owned("ur_event_handle_t")
+    known = adapted.module("core").adapter.objects.list_owned("ur_event_handle_t")
     first, _, third, fourth = (known[event].end for event in events)
     assert given_events == [third, fourth, first]
     assert work.ur(*update) == "SUCCESS"

@@ -177,7 +177,7 @@ def test_memory_of_another_process_is_closed_on_the_device_that_opened_it(
 ) -> None:
     modules = [adapted.module(name) for name in ("core", "devices", "allocations", "interprocess")]
     core, devices, allocations, interprocess = modules
-    context = core.adapter.registry.list_owned("ur_context_handle_t")[pair.one.context]
+    context = core.adapter.objects.list_owned("ur_context_handle_t")[pair.one.context]
     second, address, closed = context.devices[1], 1 << 12, list[object]()
     request = allocations.CuRequest(context, "device", second, SIZE)
     context.allocations.add(allocations.CuAllocation(address, request, imported=True))

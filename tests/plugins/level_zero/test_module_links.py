@@ -100,14 +100,6 @@ def stored(bench: ZeBench, module: int, value: int) -> int:
     return out[0]
 
 
-def names(bench: ZeBench, module: int) -> list[bytes]:
-    count = c_uint32()
-    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), None)
-    found = (ctypes.c_char_p * count.value)()
-    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), found)
-    return [name or b"" for name in found]
-
-
 def has_imports(bench: ZeBench, module: int) -> bool:
     row = bench.ze.properties("zeModuleGetProperties", "ze_module_properties_t", module)
     return bool(row.flags)
@@ -258,7 +250,7 @@ def test_texts_are_linked(bench: ZeBench) -> None:
     code, module, log = module_of_several(bench, TEXT, *inputs)
     assert code == "SUCCESS", log
     assert stored(bench, module, 5) == 9
-    assert names(bench, module) == [b"store"]
+    assert bench.kernel_names(module) == [b"store"]
 
 
 def test_what_of_several_inputs_is_wrong_is_in_the_log(bench: ZeBench) -> None:
@@ -273,7 +265,7 @@ def test_what_of_several_inputs_is_wrong_is_in_the_log(bench: ZeBench) -> None:
 
 def test_a_module_may_have_no_kernels(bench: ZeBench) -> None:
     code, module, _ = module_of(bench, b"int plus(int value) { return value + 1; }", TEXT)
-    assert (code, names(bench, module)) == ("SUCCESS", [])
+    assert (code, bench.kernel_names(module)) == ("SUCCESS", [])
 
 
 def test_two_inputs_that_define_the_same_are_refused(bench: ZeBench) -> None:

@@ -69,7 +69,7 @@ def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     assert size.value == whole
     code, module, _ = build(bench, binary.raw)
     assert code == "SUCCESS"
-    assert sorted(names(bench, module)) == sorted(names(bench, bench.module()))
+    assert sorted(bench.kernel_names(module)) == sorted(bench.kernel_names(bench.module()))
     text = ctypes.create_string_buffer(b"add")
     kernel = bench.ze.make(
         "zeKernelCreate", module, byref(new("ze_kernel_desc_t", pKernelName=text))
@@ -82,14 +82,6 @@ def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     bench.close_list(made)
     bench.run(made)
     assert out[0] == 42
-
-
-def names(bench: ZeBench, module: int) -> list[bytes]:
-    count = ctypes.c_uint32()
-    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), None)
-    found = (ctypes.c_char_p * count.value)()
-    bench.ze.ok("zeModuleGetKernelNames", module, byref(count), found)
-    return [name or b"" for name in found]
 
 
 def test_wrong_settings_are_refused(bench: ZeBench) -> None:

@@ -51,8 +51,7 @@ def kernel(ur: Calls, program: int) -> int:
 
 def owned(type_name: str) -> dict[int, Any]:
     """The objects that Python knows."""
-    assert reference.registry is not None
-    return reference.registry.list_owned(type_name)
+    return reference.objects.list_owned(type_name)
 
 
 def alloc(ur: Calls, context: int, device: PluginDevice, size: int = 256) -> int:

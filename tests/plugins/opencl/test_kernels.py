@@ -46,8 +46,7 @@ def kernel(ur: Calls, program: int) -> int:
 
 def object_of(handle: int) -> URKernel:
     """The adapter's own object."""
-    assert own.registry is not None
-    return own.registry.list_owned("ur_kernel_handle_t")[handle]
+    return own.objects.list_owned("ur_kernel_handle_t")[handle]
 
 
 # native handles

@@ -231,8 +231,7 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
         pytest.skip("needs a driver that takes SPIR-V: Intel's")
     module, ten = make_store(), ctypes.c_int32(10)
     program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
-    assert reference.registry is not None
-    table = reference.registry.list_owned("ur_program_handle_t")[program].table
+    table = reference.objects.list_owned("ur_program_handle_t")[program].table
     refuse = OPENCL.codes["CL_INVALID_OPERATION"]
     monkeypatch.setattr(table, "clSetProgramSpecializationConstant", lambda *_: refuse)
     code = ur("urProgramSetSpecializationConstants", program, 1, constants((SPEC_ID, 4, ten)))

@@ -60,9 +60,7 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     ur: Calls, context: int, any_queue: int
 ) -> None:
     """As urUSMFree does it, in another thread, with all queues of the context."""
-    registry = reference.registry
-    assert registry is not None
-    queue = registry.list_owned("ur_queue_handle_t")[any_queue]
+    queue = reference.objects.list_owned("ur_queue_handle_t")[any_queue]
     table, (gate, open_gate) = queue.table, held_back(ur, context)
 
     class Between:
@@ -87,9 +85,7 @@ def test_a_host_task_does_not_run_after_a_failure(
     ur: Calls, any_queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if only the event's status tells it, and the callback gets 0, as NVIDIA's does."""
-    registry = reference.registry
-    assert registry is not None
-    queue = registry.list_owned("ur_queue_handle_t")[any_queue]
+    queue = reference.objects.list_owned("ur_queue_handle_t")[any_queue]
     table, told, ran = queue.table, list[int](), list[int]()
 
     class Completing:

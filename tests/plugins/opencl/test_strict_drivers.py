@@ -40,9 +40,8 @@ def device(pocl_wheel_device: PluginDevice, monkeypatch: pytest.MonkeyPatch) -> 
 
 def thing(kind: str, handle: int) -> Any:
     """The adapter's object of a handle."""
-    assert reference.registry is not None
     name = f"ur_{kind}_handle_t"
-    return reference.registry.list_owned(name).get(handle) or reference.registry.find_lent(
+    return reference.objects.list_owned(name).get(handle) or reference.objects.find_lent(
         name, handle
     )
 

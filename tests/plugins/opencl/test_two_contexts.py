@@ -136,8 +136,7 @@ def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: Plugin
         pProperties=ctypes.addressof(one),
         PropCount=1,
     )
-    assert the_adapter.registry is not None
-    known = the_adapter.registry.list_owned("ur_device_handle_t")
+    known = the_adapter.objects.list_owned("ur_device_handle_t")
     before = set(known)  # parts that somebody else has of the device may be the same ones
     count = ctypes.c_uint32()
     ur.ok("urDevicePartition", device.handle, ctypes.byref(how), 0, None, ctypes.byref(count))
@@ -150,4 +149,4 @@ def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: Plugin
         assert time.value
         ur.ok("urDeviceRelease", part)
     gc.collect()
-    assert set(the_adapter.registry.list_owned("ur_device_handle_t")) == before
+    assert set(the_adapter.objects.list_owned("ur_device_handle_t")) == before

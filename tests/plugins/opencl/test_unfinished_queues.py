@@ -32,8 +32,7 @@ def device(pocl_wheel_device: PluginDevice) -> PluginDevice:
 @pytest.fixture
 def table(context: int) -> DispatchTable:
     """The driver's functions."""
-    assert reference.registry is not None
-    found = reference.registry.find_lent("ur_context_handle_t", context)
+    found = reference.objects.find_lent("ur_context_handle_t", context)
     assert isinstance(found, CLObject)
     return found.table
 
@@ -142,8 +141,7 @@ def test_a_queue_that_only_its_event_holds_is_waited_for(
 ) -> None:
     """The handle is gone, the queue is not."""
     held = Held(ur, context, device.handle, monkeypatch)
-    assert reference.registry is not None
-    event = reference.registry.list_owned("ur_event_handle_t")[held.copied.value or 0]
+    event = reference.objects.list_owned("ur_event_handle_t")[held.copied.value or 0]
     assert event.queue is not None and not event.queue.handle
     ur.ok("urUSMFree", context, held.memory)
     assert held.is_complete()
@@ -213,7 +211,7 @@ context = ur.make("urContextCreate", 1, parts, None)
 queue = new_queue(ur, context, parts[0])
 gates = [held_back(ur, context)[0]] if "held" in sys.argv else []
 ur.ok("urEnqueueEventsWait", queue, len(gates), array(*gates) if gates else None, None)
-table = reference.registry.find_lent("ur_context_handle_t", context.value).table
+table = reference.objects.find_lent("ur_context_handle_t", context.value).table
 for name in ("clReleaseCommandQueue", "clReleaseEvent", "clReleaseContext", "clReleaseDevice"):
     def note(handle, name=name, real=getattr(table, name)):
         print(name.removeprefix("clRelease"))

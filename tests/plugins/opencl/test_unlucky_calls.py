@@ -19,9 +19,8 @@ from fairlead.plugins.opencl.devices import URDevice, divide
 
 def find(kind: str, handle: int) -> Any:
     """The adapter's object of a handle."""
-    assert reference.registry is not None
     name = f"ur_{kind}_handle_t"
-    return reference.registry.list_owned(name).get(handle) or reference.registry.find_lent(
+    return reference.objects.list_owned(name).get(handle) or reference.objects.find_lent(
         name, handle
     )
 

@@ -178,9 +178,8 @@ def test_a_table_answers_by_value_by_function_and_by_nothing(adapter: Adapter) -
         },
     )
     started, queue = Started(adapter), adapter.kind("ur_queue_handle_t")()
-    assert adapter.registry is not None
-    handle = adapter.registry.give(queue)
-    adapter.registry.give(queue)
+    handle = adapter.objects.give(queue)
+    adapter.objects.give(queue)
     answers = {
         name: started.info("urQueueGetInfo", handle, f"UR_QUEUE_INFO_{name}")
         for name in ("FLAGS", "REFERENCE_COUNT", "CONTEXT", "DEVICE", "EMPTY", "SIZE")
@@ -388,10 +387,9 @@ def ending(adapter: Adapter, started: Started) -> Iterator[Callable[[], list[str
     log: list[str] = []
     kinds = ("queue", "context", "device", "event")
     held = [Noted(log, kind, kind) for kind in kinds]
-    assert adapter.registry is not None
     for thing in held[:3]:
-        adapter.registry.give(thing)
-    adapter.registry.show(held[3])
+        adapter.objects.give(thing)
+    adapter.objects.show(held[3])
 
     def bad() -> None:
         log.append("bad")

@@ -53,8 +53,7 @@ def test_the_callback_of_an_event_is_called_if_the_wait_fails(error: Exception) 
     )
     status = UR["UR_EXECUTION_INFO_COMPLETE"]
     address = ctypes.cast(notify, ctypes.c_void_p).value or 0
-    assert adapter.registry is not None
-    handle = adapter.registry.give(event)
+    handle = adapter.objects.give(event)
     assert entries["urEventSetCallback"](0, handle, status, address, 7) == 0
     assert entries["urEventRelease"](0, handle) == 0
     for thread in set(threading.enumerate()) - before:
@@ -67,8 +66,7 @@ def test_a_wait_ends_with_the_last_event_and_answers_the_first_failure() -> None
     adapter = Adapter("toy")
     entries = declare(adapter)
     events = [Event(failure("DEVICE_LOST")), Event(failure("OUT_OF_RESOURCES"))]
-    assert adapter.registry is not None
-    handles = ffi.new("uintptr_t[]", list(map(adapter.registry.give, events)))
+    handles = ffi.new("uintptr_t[]", list(map(adapter.objects.give, events)))
     assert entries["urEventWait"](0, 2, handles) == find_code("DEVICE_LOST")
     assert [event.waits for event in events] == [1, 1]
 

@@ -82,6 +82,4 @@ def program(build: Callable[[bytes], int]) -> int:
 @pytest.fixture
 def behind(device: PluginDevice) -> LZDevice:
     """The adapter's own object of the device."""
-    registry = python_adapter.registry
-    assert registry is not None
-    return registry.list_owned("ur_device_handle_t")[device.handle]
+    return python_adapter.objects.list_owned("ur_device_handle_t")[device.handle]

@@ -240,9 +240,7 @@ def test_a_second_thread_that_finishes_a_queue_waits_too(
 ) -> None:
     begin(adding, queue, asked)
     make.release(adding.run(queue))
-    registry = adapter.registry
-    assert registry is not None
-    table = registry.list_owned("ur_context_handle_t")[context].table
+    table = adapter.objects.list_owned("ur_context_handle_t")[context].table
     entered, go_on, waits = threading.Event(), threading.Event(), list[int]()
     wait = ZE.functions["zeCommandListHostSynchronize"].slot
 

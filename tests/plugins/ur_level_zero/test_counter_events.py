@@ -26,9 +26,7 @@ KINDS: Final = {"regular": EventSource.REGULAR, "pools": EventSource.COUNTER_POO
 
 
 def python_object(kind: str, handle: int) -> Any:
-    registry = adapter.registry
-    assert registry is not None
-    return registry.list_owned(kind)[handle]
+    return adapter.objects.list_owned(kind)[handle]
 
 
 @pytest.fixture(params=["regular", "pools", "own"])

@@ -62,9 +62,7 @@ def watch(behind: LZDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], lis
 
 
 def python_object(kind: str, handle: int) -> Any:
-    registry = adapter.registry
-    assert registry is not None
-    return registry.list_owned(kind)[handle]
+    return adapter.objects.list_owned(kind)[handle]
 
 
 def behind_buffer(recording: URRecording) -> LZCommandBuffer:

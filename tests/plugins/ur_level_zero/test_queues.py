@@ -198,18 +198,14 @@ def test_a_pool_of_events_that_breaks_off_loses_none(
 
 
 def python_context(handle: int) -> LZContext:
-    registry = adapter.registry
-    assert registry is not None
-    return registry.list_owned("ur_context_handle_t")[handle]
+    return adapter.objects.list_owned("ur_context_handle_t")[handle]
 
 
 def test_an_in_order_queue_keeps_nothing_for_ever(
     make: URObjects, queue: int, calls: URCalls
 ) -> None:
     """Its commands need no event, but some get one, so that it learns what has ended."""
-    registry = adapter.registry
-    assert registry is not None
-    buffer, behind = make.buffer(), registry.list_owned("ur_queue_handle_t")[queue]
+    buffer, behind = make.buffer(), adapter.objects.list_owned("ur_queue_handle_t")[queue]
     fill = "urEnqueueMemBufferFill", queue, buffer, ints([1]), 4, 0, SIZE, 0, None, None
     for _ in range(300):
         calls.ok(*fill)

@@ -129,8 +129,7 @@ def test_peers(
     assert [calls.info(ask, device, query, device) for query in queries] == [0, 0]
     calls.fails(enable, "INVALID_OPERATION", device, device)
     other = LZDevice(behind.ze, behind.platform)
-    assert python_adapter.registry is not None
-    peer = python_adapter.registry.show(other)
+    peer = python_adapter.objects.show(other)
     assert [calls.info(ask, device, query, peer) for query in queries] == [1, 0]
     for _ in range(2):
         calls.fails(disable, "INVALID_OPERATION", device, peer)

@@ -105,9 +105,7 @@ def test_other_kernels_come_before_other_arguments(
 
 def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:
     """Another thread may launch it, and sets its arguments before."""
-    registry = reference.registry
-    assert registry is not None
-    kernel = registry.list_owned("ur_kernel_handle_t")[bench.kernels["bump"]]
+    kernel = reference.objects.list_owned("ur_kernel_handle_t")[bench.kernels["bump"]]
     lock, taken = kernel.lock, list[bool]()
 
     class Watched:

@@ -15,8 +15,7 @@ from fairlead.plugins.opencl.core import adapter as reference
 
 
 def support(bench: Bench) -> Support | None:
-    assert reference.registry is not None
-    return find_support(reference.registry.list_owned("ur_device_handle_t")[bench.device].cl)
+    return find_support(reference.objects.list_owned("ur_device_handle_t")[bench.device].cl)
 
 
 @pytest.mark.parametrize("what", ["no local size", "dimensions", "half of it"])

@@ -217,8 +217,7 @@ def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> 
     from fairlead.plugins.opencl.platforms import find_extension
     from fairlead.plugins.opencl.usm import addresses as usm
 
-    assert adapter.registry is not None
-    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
+    context = adapter.objects.list_owned("ur_context_handle_t")[way.context]
     how, value = usm.make_pointer_argument(context, address)
     if how == "usm":
         given = kernel, index, value
@@ -283,8 +282,7 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     from fairlead.plugins.opencl.core import adapter
     from fairlead.plugins.opencl.usm import addresses as usm
 
-    assert adapter.registry is not None
-    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
+    context = adapter.objects.list_owned("ur_context_handle_t")[way.context]
     one = way.alloc("device", 256)
     other = way.alloc("device", 256)
     host = ctypes.create_string_buffer(64)
@@ -360,8 +358,7 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
     from fairlead.plugins.opencl.core import adapter
     from fairlead.plugins.opencl.platforms import find_extension
 
-    assert adapter.registry is not None
-    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
+    context = adapter.objects.list_owned("ur_context_handle_t")[way.context]
     code = ctypes.c_int32()
     address = find_extension(context.platform, "clSharedMemAllocINTEL")(
         context.cl, context.devices[0].cl, None, 64, 0, ctypes.byref(code)

@@ -237,8 +237,7 @@ def test_a_pool_gives_memory_back_to_the_driver_without_its_lock(
 ) -> None:
     """A free may wait for a driver's thread that calls `give`."""
     made = new_pool(way, limit=1 << 20)
-    assert reference.registry is not None
-    pool = reference.registry.list_owned("ur_usm_pool_handle_t")[made.value or 0]
+    pool = reference.objects.list_owned("ur_usm_pool_handle_t")[made.value or 0]
     real, lock, free_during_release = pools.free, pool._lock, list[bool]()
 
     def free(allocation: Any) -> None:
