@@ -21,8 +21,8 @@ _Use = tuple[int, int, int]
 def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
     """Return the numbers of the memory that is read before it is written, and of what is written.
 
-    A part of a buffer counts as the buffer. Of buffers that exchange their roles each is what the
-    other one is: in every second replay.
+    What is written in part is both. A part of a buffer counts as the buffer. Of buffers that
+    exchange their roles each is what the other one is: in every second replay.
     """
     inputs, written = set[int](), dict[int, list[tuple[int, int]]]()
     for command in document.commands:
@@ -32,6 +32,9 @@ def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
                 inputs.add(number)
         for number, first, end in writes:
             _add(written.setdefault(number, []), first, end)
+    for number, spans in written.items():
+        if not are_covered(spans, 0, document.memory[number]["size"]):
+            inputs.add(number)  # the other bytes stay, and are given back
     outputs = set(written)
     for pair in document.swaps:
         both = {find_whole(document, one)[0] for one in pair}

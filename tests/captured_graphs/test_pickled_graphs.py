@@ -95,6 +95,14 @@ def test_an_executable_goes_on_with_the_buffer_whose_turn_it_is(numbers: Numbers
         assert again()[name].view(np.int32)[0] == count + 2
 
 
+def test_what_is_written_in_part_keeps_the_rest(numbers: Numbers) -> None:
+    buffer = numbers.new(5)
+    with fairlead.capture(numbers.queue) as graph:
+        cl.enqueue_fill_buffer(numbers.queue, buffer, np.full(1, 7, np.int32), 0, 4 * 16)
+    (found,) = pickle.loads(pickle.dumps(graph)).finalize()().values()
+    assert found.view(np.int32).tolist() == 16 * [7] + 48 * [5]
+
+
 @pytest.mark.parametrize("schedule", ["levels", "events"])
 def test_a_call_that_gives_a_buffer_of_a_pair_begins_as_it_was_captured(
     numbers: Numbers, schedule: str
