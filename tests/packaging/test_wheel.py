@@ -15,6 +15,7 @@ from pathlib import Path
 from helpers.installing import environment, install, run
 from helpers.support import ROOT
 
+from fairlead.loader.base.elf import read_dynamic_section
 from fairlead.loader.base.search import Candidate
 
 #: How the files that are compared end.
@@ -58,6 +59,19 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
     own = [name for name in names if not name.startswith("fairlead/conformance/")]
     assert not [name for name in own if "/tests/" in name or "/test_" in name]
     assert not [name for name in names if name.endswith(".c")]
+
+
+def test_every_module_needs_the_c_library(wheel: Path, tmp_path: Path) -> None:
+    """auditwheel, which names a wheel's platform, refuses one with a module that needs none."""
+    with zipfile.ZipFile(wheel) as archive:
+        modules = [name for name in archive.namelist() if name.endswith(".abi3.so")]
+        for name in modules:
+            archive.extract(name, tmp_path)
+    assert len(modules) >= 5
+    free = [
+        name for name in modules if "libc.so.6" not in read_dynamic_section(str(tmp_path / name))[0]
+    ]
+    assert not free
 
 
 #: Prints what setup.py builds, as on CPython 3.15, which has the platform in names of modules.

@@ -19,5 +19,7 @@ def describe_replay_method() -> Any:
     from setuptools import Extension
 
     building = SimpleNamespace(**runpy.run_path(str(BUILDING)))
-    options = building.describe_extension([HERE / "replay_method.c"], [])
+    # It calls nothing of the C library. auditwheel refuses a wheel with a module that needs none.
+    links = ["-Wl,--no-as-needed", "-lc"]
+    options = building.describe_extension([HERE / "replay_method.c"], [], extra_link_args=links)
     return Extension("fairlead.captured_graphs._native", py_limited_api=True, **options)
