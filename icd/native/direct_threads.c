@@ -26,7 +26,6 @@
 #define LOOKED 50000           /* ns: so long a thread looks for work */
 #define LATE 20000             /* ns more than it should take: another program had the processor */
 #define CROWDED 2000000        /* ns: so long after that short works are not shared */
-#define LATELY 100000          /* ns */
 #define PATIENCE 50            /* looks at another thread that begins no piece */
 #define STACK ((size_t)8 << 20)
 #define UNKNOWN (-1)           /* a processor */
@@ -63,7 +62,7 @@ static struct {
     pthread_mutex_t lock;      /* of who is taken, and of those who sleep */
     atomic_uint number;        /* of the last work of any team */
     atomic_uint runs, ready;
-    _Atomic int64_t wanted, crowded;   /* when a short work came last; till when none is shared */
+    _Atomic int64_t last, crowded;   /* the end of the last short work; till when none is shared */
     uint32_t started;
     member own[MOST_TEAMS], helpers[FL_MOST_THREADS - 1];
     fl_team teams[MOST_TEAMS];
@@ -321,7 +320,8 @@ static uint32_t hand_out(fl_team *team, uint32_t threads, const fl_work *work) {
 
 bool fl_wake_threads(fl_team *team) {
     uint32_t number = hand_out(team, team->size, &(fl_work){0}), awake = 0;
-    for (int64_t end = fl_now() + FL_SHORT; awake + 1 < team->size && fl_now() < end; fl_pause()) {
+    int64_t end = fl_now() + (int64_t)team->size * FL_SHORT;
+    for (; awake + 1 < team->size && fl_now() < end; fl_pause()) {
         awake = 0;
         for (uint32_t i = 1; i < team->size; i++)
             awake += atomic_load(&atomic_load(&team->members[i])->ended) >> 32 == number;
@@ -329,19 +329,22 @@ bool fl_wake_threads(fl_team *team) {
     return awake + 1 == team->size;
 }
 
-/* Whether a short work is shared that comes now. */
-static bool is_shared(const fl_team *team, uint32_t threads, int64_t now) {
-    bool are_awake = true, was_lately = now - atomic_exchange(&pool.wanted, now) < LATELY;
+/* Whether a short work is shared that comes now. Threads that sleep are woken only if works follow
+ * each other so soon that the next one finds them awake. With longer pauses each would wake them.
+ */
+static bool is_shared(const fl_team *team, uint32_t threads, uint64_t alone, int64_t now) {
+    bool are_awake = true;
+    int64_t pause = now - atomic_exchange(&pool.last, now + (int64_t)alone);
     for (uint32_t i = 1; i < threads; i++)
         are_awake &= !atomic_load(&atomic_load(&team->members[i])->sleeps);
-    return (are_awake || was_lately) && now >= atomic_load(&pool.crowded);
+    return (are_awake || pause < LOOKED) && now >= atomic_load(&pool.crowded);
 }
 
 bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags) {
     bool is_short = work->alone < FL_SHORT;
     int64_t began = is_short ? fl_now() : 0;
     threads = threads < team->size ? threads : team->size;
-    if (is_short && !is_shared(team, threads, began))
+    if (is_short && !is_shared(team, threads, work->alone, began))
         return false;
     uint32_t number = hand_out(team, threads, work);
     uint32_t own = take_pieces(atomic_load(&team->members[0]), number, flags);
