@@ -308,5 +308,6 @@ class _Loader:
         done.set_status(cl.command_execution_status.COMPLETE)
         with capture(queue, keep=keep, swap=swaps) as captured:
             captured.block.note_only_caller(sys._getframe())
-            DocumentRecorder(queue.int_ptr, kernels, arguments, self._document, done.int_ptr).run()
+            given = kernels, arguments, self._document, done.int_ptr, self._device
+            DocumentRecorder(queue.int_ptr, *given).run()
         return captured.block

@@ -44,6 +44,15 @@ def _find_address(memory: Any) -> int:
     return memory.int_ptr if pointer is None else pointer
 
 
+def _find_required_size(kernel: Any, device: Any) -> list[int]:
+    """Return the local size that a kernel's source requires, nothing for any."""
+    import pyopencl as cl
+
+    name = cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE
+    sizes = kernel.get_work_group_info(name, device)
+    return sizes if any(sizes) else []
+
+
 def _find_pointer(parameter: Any) -> tuple[int, int]:
     """Return the handle of a Parameter's own memory object and 0, or its address and size."""
     entry = find_entry(parameter)
@@ -73,8 +82,11 @@ class DocumentRecorder:
         arguments: RecordedObjects,
         document: Document,
         done: int,
+        device: Any,
     ) -> None:
         self._queue, self._kernels, self._document = queue, [k.int_ptr for k in kernels], document
+        #: The local size that each kernel requires. Not every driver uses it by itself.
+        self._required = [_find_required_size(one, device) for one in kernels]
         self._arguments, self._done = arguments, done
         self._events: list[int] = []
         self._set = [
@@ -166,8 +178,9 @@ class DocumentRecorder:
                 last[index] = argument
         dimensions, (size, local, offset) = len(command["global"]), self._size_at
         self._sizes[0:dimensions] = command["global"]
-        if "local" in command:
-            self._sizes[3 : 3 + dimensions] = command["local"]
+        group = command.get("local") or self._required[number][:dimensions]
+        if group:
+            self._sizes[3 : 3 + dimensions] = group
         if "offset" in command:
             self._sizes[6 : 6 + dimensions] = command["offset"]
         return (
@@ -175,7 +188,7 @@ class DocumentRecorder:
             dimensions,
             offset if "offset" in command else 0,
             size,
-            local if "local" in command else 0,
+            local if group else 0,
         )
 
     def _set_argument(
