@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.support import FakeDriver
@@ -129,33 +130,43 @@ def test_the_tag_in_slot_31_alone_means_icd_1(fake_driver: FakeDriver) -> None:
     assert platform.table.clUnloadCompiler() == CL_INVALID_OPERATION
 
 
-def test_get_platform_info_must_be_in_the_table(fake_driver: FakeDriver) -> None:
-    assert "clGetPlatformInfo is NULL in its dispatch table" in refusal(
-        fake_driver(null_slot="SLOT_clGetPlatformInfo")
-    )
+# What leads nowhere, and what is not whole
+
+_SET = "clIcdSetPlatformDispatchDataKHR"
 
 
-# Handles and tables that lead nowhere
-
-
-def test_a_null_platform(fake_driver: FakeDriver) -> None:
-    assert "platform 0: its handle is NULL" in refusal(fake_driver(handle="NULL"))
-
-
-def test_a_platform_handle_into_nowhere(fake_driver: FakeDriver) -> None:
-    assert f"its handle {NOWHERE:#x} leads to memory that cannot be read" in refusal(
-        fake_driver(handle="NOWHERE")
-    )
-
-
-def test_a_null_dispatch_table(fake_driver: FakeDriver) -> None:
-    assert "its dispatch table is NULL" in refusal(fake_driver(table="NULL"))
-
-
-def test_a_dispatch_table_into_nowhere(fake_driver: FakeDriver) -> None:
-    assert f"its dispatch table at {NOWHERE:#x} leads to memory that cannot be read" in refusal(
-        fake_driver(table="NOWHERE")
-    )
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        (
+            {"null_slot": "SLOT_clGetPlatformInfo"},
+            "clGetPlatformInfo is NULL in its dispatch table",
+        ),
+        ({"handle": "NULL"}, "platform 0: its handle is NULL"),
+        (
+            {"handle": "NOWHERE"},
+            f"its handle {NOWHERE:#x} leads to memory that cannot be read",
+        ),
+        ({"table": "NULL"}, "its dispatch table is NULL"),
+        (
+            {"table": "NOWHERE"},
+            f"its dispatch table at {NOWHERE:#x} leads to memory that cannot be read",
+        ),
+        ({"icd": 2, "tag_in_slot_31": 0}, "the ICD 2 tag in slot 0 but not in slot 31"),
+        (
+            {"icd": 2, "has_get_function": 0},
+            "the ICD 2 tags, but the driver has no clIcdGetFunctionAddressForPlatformKHR",
+        ),
+        ({"icd": 2, "has_set_data": 0}, f"the ICD 2 tags, but the driver has no {_SET}"),
+        ({"icd": 2, "set_error": -6}, f"{_SET} [CL_OUT_OF_HOST_MEMORY]"),
+        (
+            {"icd": 2, "set_stores": 0},
+            f"{_SET}: it took the dispatch data but did not store it",
+        ),
+    ],
+)
+def test_it_is_refused(fake_driver: FakeDriver, knobs: dict[str, Any], words: str) -> None:
+    assert words in refusal(fake_driver(**knobs))
 
 
 @pytest.mark.parametrize(
@@ -190,36 +201,6 @@ def test_a_function_that_an_icd_2_driver_has_not_answers_invalid_operation(
 ) -> None:
     platform = only_platform(fake_driver(icd=2, null_slot="SLOT_clFinish"))
     assert platform.table.clFinish(None) == CL_INVALID_OPERATION
-
-
-def test_the_tag_in_slot_0_alone_is_refused(fake_driver: FakeDriver) -> None:
-    assert "the ICD 2 tag in slot 0 but not in slot 31" in refusal(
-        fake_driver(icd=2, tag_in_slot_31=0)
-    )
-
-
-@pytest.mark.parametrize(
-    ("knob", "name"),
-    [
-        ("has_get_function", "clIcdGetFunctionAddressForPlatformKHR"),
-        ("has_set_data", "clIcdSetPlatformDispatchDataKHR"),
-    ],
-)
-def test_both_icd_2_functions_are_needed(fake_driver: FakeDriver, knob: str, name: str) -> None:
-    assert f"the ICD 2 tags, but the driver has no {name}" in refusal(
-        fake_driver(icd=2, **{knob: 0})
-    )
-
-
-def test_a_driver_that_does_not_accept_the_dispatch_data(fake_driver: FakeDriver) -> None:
-    message = refusal(fake_driver(icd=2, set_error=-6))
-    assert "clIcdSetPlatformDispatchDataKHR [CL_OUT_OF_HOST_MEMORY]" in message
-
-
-def test_a_driver_that_does_not_store_the_dispatch_data(fake_driver: FakeDriver) -> None:
-    message = refusal(fake_driver(icd=2, set_stores=0))
-    found = "clIcdSetPlatformDispatchDataKHR: it took the dispatch data but did not store it"
-    assert found in message
 
 
 # Two loaders in one process

@@ -62,12 +62,29 @@ def test_what_another_version_does_not_export_is_not_guessed(fake_plugin: FakePl
     assert answer(binding, "piextWaitExternalSemaphore") == CODES["PI_ERROR_UNSUPPORTED_FEATURE"]
 
 
-def test_another_version_without_exported_names_is_refused(fake_plugin: FakePlugin) -> None:
-    text = plugin_refusal(fake_plugin(interface=2, plugin_version='"15.49.1"', exports=0))
-    assert (
+#: What the fake does, and what is said of it.
+REFUSALS: dict[str, tuple[Any, str]] = {
+    "no known order": (
+        {"plugin_version": '"15.49.1"', "exports": 0},
         "it speaks PI 15.49.1 and exports none of its functions, so that their order in its table "
-        "is not known" in text
-    )
+        "is not known",
+    ),
+    "no version": ({"plugin_version": '""'}, "it speaks PI of no version"),
+    "an unknown code": (
+        {"getter_error": -12345},
+        "piPluginInit [PI_ERROR_-12345]: it refuses PI 15.47: The function returned a code that "
+        "PI does not define.",
+    ),
+    "NULL entries": ({"nulls": 1}, "piPluginInit: it left its table empty"),
+    "nothing written": ({"written": 0}, "piPluginInit: it left its table empty"),
+    "a NULL entry": ({"exports": 0, "null_entry": "piPlatformsGet"}, "it has no piPlatformsGet"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_it_is_refused(fake_plugin: FakePlugin, case: str) -> None:
+    knobs, words = REFUSALS[case]
+    assert words in plugin_refusal(fake_plugin(interface=2, **knobs))
 
 
 @pytest.mark.parametrize("version", ["11.15.1", "14.30", "5.7"])
@@ -82,23 +99,9 @@ def test_a_later_major_version_refuses_us(fake_plugin: FakePlugin) -> None:
     assert text.startswith("piPluginInit [PI_ERROR_INVALID_OPERATION]: it refuses PI 15.47: ")
 
 
-def test_a_plugin_that_gives_no_version(fake_plugin: FakePlugin) -> None:
-    assert "it speaks PI of no version" in plugin_refusal(
-        fake_plugin(interface=2, plugin_version='""')
-    )
-
-
 def test_a_version_that_does_not_end_is_cut_where_its_room_ends(fake_plugin: FakePlugin) -> None:
     binding = plugin(fake_plugin(interface=2, plugin_version='"15.47.12345678901234567890"'))
     assert binding.version == "15.47.12345678901234"
-
-
-def test_a_plugin_that_answers_an_error(fake_plugin: FakePlugin) -> None:
-    text = plugin_refusal(fake_plugin(interface=2, getter_error=-12345))
-    assert text.startswith(
-        "piPluginInit [PI_ERROR_-12345]: it refuses PI 15.47: The function returned a code that "
-        "PI does not define."
-    )
 
 
 def test_a_library_that_is_no_plugin(fake_plugin: FakePlugin) -> None:
@@ -110,21 +113,6 @@ def test_a_library_that_is_no_plugin(fake_plugin: FakePlugin) -> None:
     )
     assert "it is not a Unified Runtime adapter" in refusal(fake_plugin(interface=2)), (
         "a plugin is not an adapter"
-    )
-
-
-@pytest.mark.parametrize("knobs", [{"nulls": 1}, {"written": 0}])
-def test_a_plugin_that_leaves_its_table_empty(
-    fake_plugin: FakePlugin, knobs: dict[str, Any]
-) -> None:
-    assert "piPluginInit: it left its table empty" in plugin_refusal(
-        fake_plugin(interface=2, **knobs)
-    )
-
-
-def test_a_plugin_without_piPlatformsGet(fake_plugin: FakePlugin) -> None:
-    assert "it has no piPlatformsGet" in plugin_refusal(
-        fake_plugin(interface=2, exports=0, null_entry="piPlatformsGet")
     )
 
 
