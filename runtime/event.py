@@ -106,8 +106,8 @@ class Event(NeverCopied):
             try:
                 part._wait_alone()
             except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and error is not part.error:
-                    raise  # Ctrl-C, and not what a host task has raised
+                if is_interrupt(error, part):
+                    raise
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -133,11 +133,19 @@ class Event(NeverCopied):
 
     @staticmethod
     def wait_all(events: Iterable[Any] | Event) -> None:
-        """Wait for several events. PyOpenCL's are accepted too."""
+        """Wait for several events. PyOpenCL's are accepted too. Raises the first error."""
+        failed = None
         for event in events if isinstance(events, Iterable) else (events,):
             if not hasattr(event, "wait"):
                 raise make_type_error(event, "Event", "Event.wait_all", "give events")
-            event.wait()
+            try:
+                event.wait()
+            except BaseException as error:
+                if is_interrupt(error, event):
+                    raise
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     @property
     def status(self) -> str:
@@ -312,6 +320,12 @@ class Event(NeverCopied):
             else "done"
         )
         return f"<Event {state}>"
+
+
+def is_interrupt(error: BaseException, event: Any) -> bool:
+    """Whether a wait for an event has raised Ctrl-C, and not the error of a host task."""
+    parts = event.parts() if isinstance(event, Event) else ()
+    return isinstance(error, KeyboardInterrupt) and all(part.error is not error for part in parts)
 
 
 class Unfinished:

@@ -23,7 +23,7 @@ from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
 from .context import Context, get_default_context, is_empty, list_contexts
 from .errors import make_invalid_error
-from .event import Event, Unfinished
+from .event import Event, Unfinished, is_interrupt
 from .handler import Handler
 from .handles import URObject, make_struct
 from .launches import NDRange
@@ -360,8 +360,7 @@ class Queue(URObject):
             try:
                 event.wait()
             except BaseException as error:  # what a host task raised, SystemExit too
-                is_own = any(part.error is error for part in event.parts())
-                if isinstance(error, KeyboardInterrupt) and not is_own:
+                if is_interrupt(error, event):
                     with self.lock:  # everything is still to be waited for
                         for other in self._unsettled:
                             unsettled.add(other)

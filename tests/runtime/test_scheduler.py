@@ -72,7 +72,11 @@ def test_a_wait_ends_when_everything_has_ended() -> None:
     other.deferred = cast(Any, Other())
     with pytest.raises(ZeroDivisionError):
         event.wait()
-    assert waited
+    assert len(waited) == 1
+    event.others = ()
+    with pytest.raises(ZeroDivisionError):
+        Event.wait_all([event, other])
+    assert len(waited) == 2
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ValueError])
