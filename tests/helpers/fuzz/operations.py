@@ -10,6 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from fairlead.conformance.ur.values import (
+    BufferValue,
+    LocalValue,
+    PointerValue,
+    make_arguments,
+)
 from fairlead.loader.ur.abi import UR
 from helpers.fuzz.end import Ending
 from helpers.fuzz.library import array, sizes
@@ -27,10 +33,6 @@ from helpers.fuzz.model import (
     Usm,
 )
 
-_VALUE, _POINTER, _MEMORY, _LOCAL = (
-    UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL")
-)
-_Row: Final = UR.get_struct("ur_exp_kernel_arg_properties_t")
 _Offset: Final = UR.get_struct("ur_rect_offset_t")
 _Region: Final = UR.get_struct("ur_rect_region_t")
 _ADVICE: Final = UR["UR_USM_ADVICE_FLAG_DEFAULT"]
@@ -460,23 +462,15 @@ def given_of(launch: Launch) -> dict[str, Any]:
 
 def rows_of(launch: Launch) -> Any:
     """The arguments of a launch as an array of ur_exp_kernel_arg_properties_t."""
-    rows = (_Row * max(len(launch.arguments), 1))()
-    rows.kept = []
-    for index, (kind, argument) in enumerate(
-        zip(KERNELS[launch.kernel.name], launch.arguments, strict=True)
-    ):
-        row = rows[index]
-        row.stype, row.index, row.size = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index, 8
-        if kind == "local":
-            row.type, row.size = _LOCAL, argument
-        elif kind == "value":
-            rows.kept.append(ctypes.c_uint32(argument))
-            row.type, row.size, row.value.value = _VALUE, 4, ctypes.addressof(rows.kept[-1])
-        elif argument.buffer is not None:
-            row.type, row.value.memObjTuple.hMem = _MEMORY, argument.buffer.handle
-        else:
-            row.type, row.value.pointer = _POINTER, argument.address
-    return rows
+    kinds = KERNELS[launch.kernel.name]
+    return make_arguments(*map(_make_value, kinds, launch.arguments))
+
+
+def _make_value(kind: str, argument: Any) -> Any:
+    if kind in ("local", "value"):
+        return LocalValue(argument) if kind == "local" else ctypes.c_uint32(argument)
+    buffer = argument.buffer
+    return PointerValue(argument.address) if buffer is None else BufferValue(buffer.handle)
 
 
 def _handle(span: Span) -> int:

@@ -60,23 +60,31 @@ def run_client(
     return Output(done.returncode, done.stdout, done.stderr)
 
 
+def link(source: Path, path: Path, headers: Path, *flags: str) -> None:
+    """Compile a program and link it with our library."""
+    library = libopencl.find_library()
+    command = ["cc", f"-I{headers}", source, "-o", path, library]
+    command += [f"-Wl,-rpath,{os.path.dirname(library)}", *flags]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def link_text(text: str, path: Path, headers: Path) -> None:
+    """Compile a program from its text, beside which its source is written."""
+    source = path.with_suffix(".c")
+    source.write_text(text, encoding="utf-8")
+    link(source, path, headers)
+
+
 @pytest.fixture(scope="session")
 def client_path(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """client.c, linked with our library."""
 
-    def build(path: Path) -> None:
-        source = ROOT / "tests/icd/libopencl/client.c"
-        command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}", source, "-o", path]
-        command += [
-            libopencl.find_library(),
-            f"-Wl,-rpath,{os.path.dirname(libopencl.find_library())}",
-            "-lpthread",
-            "-ldl",
-        ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    return once(tmp_path_factory, "opencl-client", build)
+    source = ROOT / "tests/icd/libopencl/client.c"
+    flags = "-Wall", "-Wextra", "-Werror", "-lpthread", "-ldl"
+    return once(
+        tmp_path_factory, "opencl-client", lambda path: link(source, path, native_headers, *flags)
+    )
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ a program that it does not know crashes when it asks for devices.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ from typing import Any
 import pytest
 from helpers.support import CompileC, FakeDriver, once
 
-from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL
 
-from .conftest import Client, run_client, write_manifests
+from .conftest import Client, link_text, run_client, write_manifests
 from .test_library import CODES, exports
 
 #: The loader answers these itself.
@@ -163,16 +160,10 @@ def program_source() -> str:
 @pytest.fixture(scope="module")
 def program(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that calls every function."""
-
-    def build(path: Path) -> None:
-        source = path.with_suffix(".c")
-        source.write_text(program_source(), encoding="utf-8")
-        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.find_library()]
-        subprocess.run(
-            [*command, f"-Wl,-rpath,{os.path.dirname(libopencl.find_library())}"], check=True
-        )
-
-    return once(tmp_path_factory, "calls-everything", build)
+    text = program_source()
+    return once(
+        tmp_path_factory, "calls-everything", lambda path: link_text(text, path, native_headers)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from helpers.tables import table
 from fairlead.icd import libopencl
 from fairlead.icd.abi import OPENCL, count_slots
 
-from .conftest import Client, run_client
+from .conftest import Client, link_text, run_client
 
 #: Debian's ocl-icd, and Khronos' loader in Intel's wheel.
 LOADERS = {
@@ -118,16 +117,10 @@ def test_every_function_answers_a_null_handle(
         lines.append(f"code = 0, made = NULL; {call.format(f'{f.name}({zeros})')};")
         lines.append(f'printf("{f.name} %d %d\\n", code, made != NULL);')
     lines.append("return 0; }")
-
-    def build(path: Path) -> None:
-        source = path.with_suffix(".c")
-        source.write_text("\n".join(lines), encoding="utf-8")
-        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.find_library()]
-        subprocess.run(
-            [*command, f"-Wl,-rpath,{os.path.dirname(libopencl.find_library())}"], check=True
-        )
-
-    program = once(tmp_path_factory, "null-handles", build)
+    text = "\n".join(lines)
+    program = once(
+        tmp_path_factory, "null-handles", lambda path: link_text(text, path, native_headers)
+    )
     env = {"FAIRLEAD_PYTHON": "0", "OCL_ICD_VENDORS": "/nowhere"}
     found = dict(line.split(" ", 1) for line in run_client([program], env).out.splitlines())
     for f in functions:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from helpers.cuda import FakeGpu, build_fake_cuda
 from helpers.drivers import chosen_drivers
+from helpers.entries import asked_of_python
 from helpers.hip import PROFILES, build_fake_hip
 from helpers.ur_calls import Calls, array
 
@@ -298,6 +299,13 @@ def argument_of(value: Any) -> Any:
 def work(ur: Calls, device: PluginDevice, context: int) -> Work:
     """An in-order queue and kernels."""
     return Work(ur, device.handle, context)
+
+
+@pytest.fixture
+def asked(adapted: Adapted) -> Iterator[list[str]]:
+    """The entry points that Python is asked for, of those that begin in C."""
+    with asked_of_python(adapted.module("core").adapter) as names:
+        yield names
 
 
 class Installed(NamedTuple):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers.entries import asked_of_python
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 from .test_command_buffers import Recorded, Updatable
@@ -49,13 +47,6 @@ class Buffer(Recorded):
         """Append a launch, and return its sync-point."""
         assert self.code_of(kernel, *values, **how) == "SUCCESS"
         return self.point
-
-
-@pytest.fixture
-def asked(adapted: Adapted) -> Iterator[list[str]]:
-    """The entry points that Python is asked for, of those that begin in C."""
-    with asked_of_python(adapted.module("core").adapter) as names:
-        yield names
 
 
 @pytest.mark.parametrize("in_order", [True, False])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from helpers.entries import asked_of_python
 from helpers.ur_calls import Calls, array
 
 from fairlead.conformance.ur.values import BufferValue, LocalValue
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Work
+from .conftest import COUNT, SIZE, Knobs, Work
 from .test_appends_in_c import Buffer
 from .test_captures import Captures
 from .test_command_buffers import Recorded, Updatable
@@ -24,13 +21,6 @@ UPDATE = "urCommandBufferUpdateKernelLaunchExp"
 ENQUEUE = "urEnqueueCommandBufferExp"
 FINISH = "urQueueFinish"
 _INT = ctypes.c_int32
-
-
-@pytest.fixture
-def asked(adapted: Adapted) -> Iterator[list[str]]:
-    """The entry points that Python is asked for, of those that begin in C."""
-    with asked_of_python(adapted.module("core").adapter) as names:
-        yield names
 
 
 def _finalized(work: Work, name: str, *values: Any, **how: Any) -> tuple[Updatable, int]:
