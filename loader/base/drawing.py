@@ -8,7 +8,9 @@ around a drawing, so it is light or dark as the page is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from html import escape
+from operator import or_
 from typing import Final, TypeAlias
 
 #: A node: its number, its text, and the numbers of those that come directly after it.
@@ -44,6 +46,7 @@ def draw_graph(
         if graph.texts.keys() >= set(group):
             texts = " + ".join(graph.texts[number] for number in group)
             graph.merge(group, f"one fused kernel: {texts}")
+    graph.leave_out_implied_edges()
     graph.fold()
     rows = graph.find_rows()
     boxes, width, height = _lay_out(graph, rows)
@@ -112,6 +115,23 @@ class _Folded:
         for number in inside - {first}:
             for table in (self.texts, self.members, self.before, self.after):
                 del table[number]
+
+    def leave_out_implied_edges(self) -> None:
+        """Leave out edges that say nothing new, because a longer way leads there, too.
+
+        Each operation of `pyopencl.array` names all events of its arrays that it knows, so a chain
+        would be no chain. Circles keep their edges.
+        """
+        places = {number: place for place, number in enumerate(self.texts)}
+        above: dict[int, int] = {}  # a bit for each node that comes before, directly or not
+        for number in (one for row in self.find_rows() for one in row):
+            before = self.before[number]
+            if before <= above.keys():
+                implied = reduce(or_, (above[one] for one in before), 0)
+                above[number] = reduce(or_, (1 << places[one] for one in before), implied)
+                for one in [one for one in before if implied >> places[one] & 1]:
+                    before.remove(one)
+                    self.after[one].remove(number)
 
     def fold(self) -> None:
         """Fold what repeats, until nothing does."""

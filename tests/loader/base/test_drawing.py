@@ -34,6 +34,18 @@ def test_a_chain_that_repeats_is_one_box() -> None:
     ]
 
 
+def test_an_edge_that_a_longer_way_implies_is_left_out() -> None:
+    """Operations of `pyopencl.array` wait for each event that their arrays know."""
+    texts = ["sub", "scale", "mul", "add"] * 40
+    nodes = [
+        (n, text, [n + 1, *range(n + 4, len(texts), 4)] if text == "add" else [n + 1, n + 3])
+        for n, text in enumerate(texts)
+    ]
+    assert titles(nodes) == ["0–159: sub → scale → mul → add, 40 ×"]
+    circle = [(0, "a", [1, 2]), (1, "b", [0, 2]), (2, "c", [3]), (3, "d", [])]
+    assert titles(circle)[-2:] == ["2: c\nafter 0, 1", "3: d\nafter 2"], "nothing implies these"
+
+
 def test_equal_nodes_side_by_side_are_one_box() -> None:
     nodes: list[DrawnNode] = [(0, "split", range(1, 9))]
     nodes += [(n, "add", [9]) for n in range(1, 9)]
