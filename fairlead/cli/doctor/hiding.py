@@ -12,6 +12,7 @@ from ...icd.driver_profiles import ROWS, list_active, locate
 from ...icd.drivers import find_excluding_pattern
 from ...loader.base.linker import can_find_library
 from ...loader.base.search import Candidate, filter_environ
+from .machine import find_cache_directories
 
 if TYPE_CHECKING:
     from .diagnosis import DriverReport
@@ -65,7 +66,7 @@ def find_disabled_repair(driver: DriverReport) -> str:
 
 
 def explain_idle(library: str) -> tuple[str, str] | None:
-    """Return the reason and the remedy if a variable leaves a driver without a device."""
+    """Return the reason and the remedy if the environment leaves a driver without a device."""
     environ, file = filter_environ(), os.path.basename(library)
     if "rusticl" in file.lower() and not environ.get("RUSTICL_ENABLE"):
         return (
@@ -76,4 +77,11 @@ def explain_idle(library: str) -> tuple[str, str] | None:
         for name in names:
             if fnmatch(file, pattern) and name in environ:
                 return f"it offers only the devices that {name} names", f"unset {name}"
+    for cache in find_cache_directories([library]):
+        if cache.essential and not cache.writable:
+            return (
+                f"it keeps compiled kernels in {cache.path}, which this user may not write",
+                f"export {cache.variable}=/tmp/{os.path.basename(cache.path)}, "
+                "or another directory that you may write",
+            )
     return None

@@ -354,18 +354,12 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
             "give it to the user who runs this, or name a folder of that user in XDG_CACHE_HOME",
         )
     for cache in facts.caches:
-        if not cache.writable:
-            severity, effect = (
-                ("error", "has no device")
-                if cache.essential
-                else ("warning", "compiles every kernel anew")
-            )
-            remedy = f"make it writable, or name another directory in {cache.variable}"
+        if not (cache.writable or cache.essential):
             yield Problem(
-                severity,
+                "warning",
                 cache.path,
-                f"this user may not write it, and a driver that keeps kernels in it {effect}",
-                remedy,
+                "this user may not write it; a driver that keeps kernels there compiles each anew",
+                f"make it writable, or name another directory in {cache.variable}",
             )
     for driver in facts.drivers:
         for linker in sorted(_list_missing_linkers(driver)):

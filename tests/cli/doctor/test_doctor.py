@@ -170,6 +170,15 @@ SITUATIONS = {
         IDLE,
         "libpocl.so",
     ),
+    "PoCL without a folder that it can write": Situation(
+        1,
+        "libpocl.so",
+        "it has no device: it keeps compiled kernels in /dev/null/pocl, which",
+        "export POCL_CACHE_DIR=/tmp/pocl",
+        {"POCL_CACHE_DIR": "/dev/null/pocl"},
+        IDLE,
+        "libpocl.so",
+    ),
     "a time that no driver keeps": Situation(
         1,
         ".so",
