@@ -96,7 +96,7 @@ def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
 def sources(folder: str) -> Iterator[Path]:
     """The modules of a top-level folder, without build scripts."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        if "native" not in path.parts:
+        if "native" not in path.relative_to(ROOT).parts:
             yield path
 
 
