@@ -245,6 +245,12 @@ class Executable(Drawable, Pickles):
                     remedy="set(node, index, value), or a Parameter by its name: set(dt=0.5)",
                 )
             node, index, value = argument
+            if not isinstance(node, CapturedNode):
+                raise _client.ArgumentError(
+                    f"expected a node of captured commands, got {type(node).__name__}.",
+                    routine="set",
+                    remedy="give the node itself: set(graph[0], index, value)",
+                )
             node.set_arg(index, value)
             self.update(node)
         if values:

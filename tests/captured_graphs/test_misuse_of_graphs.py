@@ -105,6 +105,12 @@ def test_set_takes_three_arguments_or_names(graph: CapturedGraph) -> None:
     for wrong in ((3,), (graph[0], 1), (1, 2, 3, 4)):
         with pytest.raises(ArgumentError, match=rf"set: {len(wrong)} arguments were given"):
             loop.set(*wrong)
+    for wrong in (0, None, loop):
+        with pytest.raises(
+            ArgumentError, match=r"(?s)expected a node .*, got .*set\(graph\[0\]"
+        ) as e:
+            loop.set(wrong, 1, np.float32(1))
+        assert type(wrong).__name__ in str(e.value)
 
 
 @pytest.mark.parametrize("make_copy", [copy.deepcopy, pickle.dumps])
