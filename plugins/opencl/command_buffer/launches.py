@@ -58,8 +58,6 @@ def _describe_copy_to_c(
 ) -> None:
     """Tell C of our copy of a kernel (plugins/sdk/native/appends.c)."""
     if kernel.handle:
-        with kernel.lock:
-            kernel.describe_required_size_to_c(buffer.device)
         number = ffi.cast("fl_handle *", kernel.handle).number
         known = buffer.launches.copies[number % lib.FL_COPIES]
         known.number, known.settings, known.addresses = number, kernel.struct.settings, addresses
