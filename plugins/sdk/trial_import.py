@@ -36,5 +36,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     except Exception as error:
         steps = traceback.extract_tb(error.__traceback__)
         lines = [step for step in steps if step.filename == module] or steps[-1:]
-        return {"fault": f"{lines[-1].filename}, line {lines[-1].lineno}: {error}"}
+        # the text of a KeyError is the key alone
+        text = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        return {"fault": f"{lines[-1].filename}, line {lines[-1].lineno}: {text}"}
     return {"fault": "" if hasattr(found, variable) else f"{module} has no variable `{variable}`"}

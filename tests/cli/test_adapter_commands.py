@@ -74,6 +74,7 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
         ("parameter.py", "parameter.py, line 3: urQueueFinish has no parameter q; it has hQueue"),
         ("indirect.py", "indirect.py, line 2: Unified Runtime has no function urQueueFinnish"),
         ("query.py", "query.py, line 2: urDeviceGetInfo has no property UR_DEVICE_INFO_NAM"),
+        ("constant.py", "constant.py, line 2: there is no 'UR_DEVICE_TYPE_CPUU'"),
         ("raises.py", "raises.py, line 2: division by zero"),
         ("ends.py", "ends.py: it ended the process with exit code 3 while importing it"),
         ("lambda.py", "lambda.py, line 2: urUSMFree has no parameter mem; it has hContext, pMem"),
@@ -101,6 +102,7 @@ def test_what_cannot_be_built_is_an_error(
     for name, text in {
         "indirect": "declare = adapter.declare; declare(urQueueFinnish=print)",
         "query": "adapter.info('urDeviceGetInfo', {'UR_DEVICE_INFO_NAM': 'x'})",
+        "constant": "from fairlead.plugins import UR; UR['UR_DEVICE_TYPE_CPUU']",
         "raises": "1 / 0",
         "ends": "import os; os._exit(3)",
     }.items():
