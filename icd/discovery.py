@@ -364,7 +364,13 @@ def _find_in_pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding
 
 
 def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
-    return search_directory(find_shipped_vendors(), name, _list_site_packages())
+    for finding in search_directory(find_shipped_vendors(), name, _list_site_packages()):
+        # Nobody needs the packages of all manifests: to install one that is missing cures nothing.
+        yield (
+            Refusal(finding.what, finding.reason, found_via=name)
+            if isinstance(finding, Refusal)
+            else finding
+        )
 
 
 #: The order of the search, as vendors.d/README.md explains it to users.

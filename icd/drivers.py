@@ -134,13 +134,11 @@ class Drivers(Value):
     def reasons(self) -> tuple[str, ...]:
         """A sentence for each refusal, and for each place that was searched.
 
-        What there is nothing to do about, and fairlead's own manifests, come after the other
-        refusals.
+        What there is nothing to do about comes after the other refusals.
         """
-        last = ((not r.remedy or r.found_via == "vendors.d", r) for r in self.refusals)
         refused = (
             f"{r.what}: {r.reason}" + (f" ({r.remedy})" if r.remedy else "")
-            for _, r in sorted(last, key=lambda pair: pair[0])
+            for r in sorted(self.refusals, key=lambda r: not r.remedy)
         )
         return (*refused, *(f"{place.path}: {place.state}" for place in self.search.places))
 

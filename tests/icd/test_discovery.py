@@ -318,6 +318,8 @@ def test_path_relative_to_site_packages(
     monkeypatch.setattr(sys, "path", ["", str(current)])
     (refusal,) = machine.find().refusals
     assert refusal.reason.startswith("names package/libdriver.so, and there is no such file")
+    # nobody needs the packages of all manifests that come with fairlead
+    assert bool(refusal.remedy) == (directory != "shipped")
 
 
 def test_path_in_the_system_directory_is_not_relative_to_site_packages(

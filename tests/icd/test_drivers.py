@@ -605,14 +605,12 @@ def test_drivers_of_this_machine_are_usable_here() -> None:
         assert platform.name and all(device.name for device in platform.devices)
 
 
-def test_what_nobody_can_act_on_and_own_manifests_come_after_the_other_reasons() -> None:
-    own = Refusal("own.icd", "it is missing", "install it", "vendors.d")
+def test_what_nobody_can_act_on_comes_after_the_other_reasons() -> None:
     twice = Refusal("twice.icd", "same file as another", "", "/etc/OpenCL/vendors")
     real = Refusal("libbroken.so", "it crashed", "update it", "/etc/OpenCL/vendors")
     search = SearchResult((), (), (Place("/etc/OpenCL/vendors", "system", "3 manifests"),))
-    assert Drivers((), (own, twice, real), search).reasons == (
+    assert Drivers((), (twice, real), search).reasons == (
         "libbroken.so: it crashed (update it)",
-        "own.icd: it is missing (install it)",
         "twice.icd: same file as another",
         "/etc/OpenCL/vendors: 3 manifests",
     )

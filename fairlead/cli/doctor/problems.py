@@ -83,7 +83,7 @@ def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
     is_caused = any(
         driver.state == "refused" or (driver.state == "idle" and explain_idle(driver.library))
         for driver in facts.drivers
-    ) or any(refusal.remedy and refusal.found_via != "vendors.d" for refusal in facts.refusals)
+    ) or any(refusal.remedy for refusal in facts.refusals)
     # adapters and plugins with devices make it a warning that OpenCL has none
     severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
     hiding = () if facts.usable else tuple(_find_hiding_variables(facts, is_caused, severity))
@@ -275,10 +275,10 @@ def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 
 def _find_search_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Return the refusals of the search, except duplicates (no remedy) and fairlead's own
-    manifests."""
+    """Return the refusals of the search, except those that nothing is to be done about, such as
+    duplicates."""
     for refusal in facts.refusals:
-        if refusal.remedy and refusal.found_via != "vendors.d":
+        if refusal.remedy:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
