@@ -101,16 +101,8 @@ class Event(NeverCopied):
                 routine="Event.wait",
                 remedy=_REMEDY_RECORDED,
             )
-        parts, failed = tuple(self.parts()), None
-        for part in parts:
-            try:
-                part._wait_alone()
-            except BaseException as error:
-                if is_interrupt(error, part):
-                    raise
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        parts = tuple(self.parts())
+        _wait_for_each(parts, lambda part: part._wait_alone())
         for part in parts:  # one of them may hold what the others use
             part.held = None
 
@@ -134,18 +126,14 @@ class Event(NeverCopied):
     @staticmethod
     def wait_all(events: Iterable[Any] | Event) -> None:
         """Wait for several events. PyOpenCL's are accepted too. Raises the first error."""
-        failed = None
-        for event in events if isinstance(events, Iterable) else (events,):
+
+        def check(event: Any) -> Any:
             if not hasattr(event, "wait"):
                 raise make_type_error(event, "Event", "Event.wait_all", "give events")
-            try:
-                event.wait()
-            except BaseException as error:
-                if is_interrupt(error, event):
-                    raise
-                failed = failed or error
-        if failed is not None:
-            raise failed
+            return event
+
+        listed = events if isinstance(events, Iterable) else (events,)
+        _wait_for_each(map(check, listed), lambda event: event.wait())
 
     @property
     def status(self) -> str:
@@ -326,6 +314,20 @@ def is_interrupt(error: BaseException, event: Any) -> bool:
     """Whether a wait for an event has raised Ctrl-C, and not the error of a host task."""
     parts = event.parts() if isinstance(event, Event) else ()
     return isinstance(error, KeyboardInterrupt) and all(part.error is not error for part in parts)
+
+
+def _wait_for_each(events: Iterable[Any], wait: Callable[[Any], object]) -> None:
+    """Wait for each event, then raise the first error. Ctrl-C ends the waits at once."""
+    failed = None
+    for event in events:
+        try:
+            wait(event)
+        except BaseException as error:
+            if is_interrupt(error, event):
+                raise
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 class Unfinished:

@@ -55,7 +55,10 @@ def list_prototypes(functions: Iterable[Function]) -> Prototypes:
 
 
 def find_enumerators(text: str) -> dict[str, str]:
-    """Return the enum of each name in a header, without names that only set the size."""
+    """Return the enum that each enumerator of a header belongs to.
+
+    Enumerators such as UR_RESULT_FORCE_UINT32 are left out: they only make the enum 32 bits wide.
+    """
     return {
         name: enum
         for body, enum in re.findall(r"typedef enum \w+\s*\{(.*?)\}\s*(\w+)\s*;", text, re.S)

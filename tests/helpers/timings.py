@@ -18,11 +18,14 @@ class Rival(Replay):
     name = "rival"
 
     def cost(self, target: QueueKind) -> None:
-        """Nobody knows it, also where the replay's is known."""
+        """Return that its cost is not known, so that it is measured as well as the replay."""
 
 
 class Told:
-    """A timing that is what the test says: of each candidate in turn, by its place."""
+    """A timing that the test has set, for each candidate by its place.
+
+    The candidates are measured in turn, and every second turn begins with the last one.
+    """
 
     seconds_of: ClassVar[list[float]] = []
     count: ClassVar[int] = 0
@@ -37,7 +40,7 @@ class Told:
 
 
 def tell(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
-    """Let trials have such timings; at first, two candidates take the same."""
+    """Let trials have timings that the test sets. At first two candidates take the same time."""
     monkeypatch.setattr(Told, "seconds_of", [1.0, 1.0])
     monkeypatch.setattr(Told, "count", 0)
     monkeypatch.setattr(trial, "Timing", Told)

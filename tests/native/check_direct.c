@@ -425,7 +425,7 @@ SCENARIO(thread_direct_pool_by_kind) {
 static pthread_t runner;
 static atomic_int helped, meetings;
 
-/* Long enough for a thread to wake, and yet short. */
+/* A group that takes 10 µs: another thread has time to take one, and the launch is a short one. */
 static void note_thread(void **arguments, const size_t *context, size_t x, size_t y, size_t z) {
     struct timespec begin, now;
     CHECK(arguments && context && x < 4 && y == 0 && z == 0);

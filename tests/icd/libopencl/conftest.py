@@ -70,7 +70,7 @@ def link(source: Path, path: Path, headers: Path, *flags: str) -> None:
 
 
 def link_text(text: str, path: Path, headers: Path) -> None:
-    """Compile a program from its text, beside which its source is written."""
+    """Write the text of a program beside `path`, and compile it into `path`."""
     source = path.with_suffix(".c")
     source.write_text(text, encoding="utf-8")
     link(source, path, headers)
