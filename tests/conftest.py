@@ -51,8 +51,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of the conformance suite, parts of which tests of all folders import."""
     for mark in ("rule", "beyond_specification", "forked"):
         config.addinivalue_line("markers", f"{mark}: of a case of the conformance suite")
+    config.pluginmanager.register(_Failures(config.pluginmanager))
     if worker := getattr(config, "workerinput", None):
         _rewrite_share(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+class _Failures:
+    """Names each failed test at once: a run that hangs or is cut has no summary."""
+
+    def __init__(self, plugins: pytest.PytestPluginManager) -> None:
+        self._plugins = plugins
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        printer = self._plugins.get_plugin("terminalreporter")
+        if report.failed and printer is not None:  # workers have no printer
+            printer.write_line(f"FAILED {report.nodeid}")
 
 
 def _rewrite_share(config: pytest.Config, number: int, count: int) -> None:

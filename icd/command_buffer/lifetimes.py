@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
+from ...loader.base.snapshots import list_items
 from ..calls import call, query_status
 
 _all: Final[list[Lifetimes]] = []
@@ -47,8 +48,9 @@ class Lifetimes:
     def release_finished(self) -> bool:
         """Release the things whose events are complete. Returns whether others are kept."""
         with self._lock:
-            done = [number for number, (event, _) in self._kept.items() if _is_done(event)]
-            finished = [self._kept.pop(number) for number in done]
+            done = [number for number, (event, _) in list_items(self._kept) if _is_done(event)]
+            # A finalizer may have come in between, and taken some.
+            finished = [self._kept.pop(number) for number in done if number in self._kept]
         for event, _ in finished:  # without the lock: a driver may call back
             call(event, "clReleaseEvent")
         return bool(self._kept)

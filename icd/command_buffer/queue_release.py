@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
+from ...loader.base.snapshots import list_items
 from ..abi import OPENCL
 from ..calls import (
     call,
@@ -91,7 +92,7 @@ def release_ended() -> bool:
     now = monotonic()
     ended: list[int] = []
     with _lock:
-        for queue, one in list(_running.items()):
+        for queue, one in list_items(_running):
             if not one.marker:
                 _running[queue] = one._replace(marker=_enqueue_marker(queue))
             elif query_status(one.marker) <= 0:
@@ -101,8 +102,7 @@ def release_ended() -> bool:
         due = {queue: device for queue, (until, device) in _idle.items() if until <= now}
         for queue in due:
             del _idle[queue]
-        # In a copy: the garbage collector may run in between, and release a queue.
-        busy = any(one.marker for one in list(_running.values()))
+        busy = any(one.marker for _, one in list_items(_running))
     for marker in ended:
         call(marker, "clReleaseEvent")
     for queue in due:
@@ -117,7 +117,7 @@ def _release_running() -> None:
     release_ended()
     with _lock:
         _is_ending = True
-        running = [(queue, one.marker) for queue, one in list(_running.items())]
+        running = [(queue, one.marker) for queue, one in list_items(_running)]
         _running.clear()
     for queue, marker in running:
         call(queue, "clReleaseCommandQueue")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.base.forks import make_lock
+from ...loader.base.snapshots import list_items
 from ..opencl.contexts import URContext
 from ..opencl.core import create, make_handle_array
 from ..opencl.devices import URDevice
@@ -94,7 +95,7 @@ class ZeContext(Object):
 
     def free_ended(self) -> None:
         """Free the memory that had to wait and need not any more."""
-        for address, runs in list(self._own.freed_later.items()):
+        for address, runs in list_items(self._own.freed_later):
             if not runs() and self._own.freed_later.pop(address, None) is not None:
                 self.free(address)
 

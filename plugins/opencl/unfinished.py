@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ...icd.calls import query_status
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
+from ...loader.base.snapshots import list_items
 from ..sdk._native import lib
 from .core import CLObject, adapter, check, make_handle_array
 from .events import waits_itself
@@ -52,7 +53,7 @@ class UnfinishedCommands(CLObject):
     @staticmethod
     def forget_ended() -> bool:
         """Release the markers that are complete. Returns whether there are others."""
-        for key, one in list(unfinished.items()):
+        for key, one in list_items(unfinished):
             if query_status(one.cl) <= 0:
                 _forget(key)
         return bool(unfinished)
@@ -77,7 +78,7 @@ def _forget(key: int) -> None:
 
 def _forget_all() -> None:
     """Forget the markers of commands that have not ended, whose devices are closed."""
-    for key, one in list(unfinished.items()):
+    for key, one in list_items(unfinished):
         one.owned = False  # the driver would look at the device
         _forget(key)
 
