@@ -36,6 +36,7 @@ from .block import CapturedBlock, PyOpenCLObserver
 from .commands import Captured
 from .graph import CapturedGraph
 from .held_buffers import find_held_buffers
+from .parameter import find_swallowed_refusal
 from .segment import CapturedSegment
 from .segment_commands import SegmentCommands
 from .swaps import (
@@ -217,6 +218,7 @@ class capture:
                 remedy="with fairlead.capture(queue) as graph:",
             )
         graph.block.recording.end()
+        why = find_swallowed_refusal(raised)
         refusals = graph.block.recording.refusals
         frame = sys._getframe(1)
         graph.end(
@@ -236,9 +238,11 @@ class capture:
             swap.end()
         if raised is None and graph.block.recording.raised is not None:
             raise graph.block.recording.raised
-        if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
+        if refusals and (raised is None or _client.is_pyopencl_error(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].make_error().with_traceback(trace) from raised
+        if why:
+            raise TypeError(why).with_traceback(trace) from raised
 
     def _tell_exchange(self, moved: Sequence[str]) -> None:
         """Tell what has exchanged its buffers."""
@@ -304,9 +308,3 @@ def _make_list(given: Any, what: str, remedy: str) -> list[Any]:
             f"{what} is a list, not {type(given).__name__}.", routine="capture", remedy=remedy
         )
     return list(given)
-
-
-def _is_code(raised: BaseException, name: str) -> bool:
-    import pyopencl
-
-    return isinstance(raised, pyopencl.Error) and name in str(raised)

@@ -1,4 +1,5 @@
-"""Parameters in expressions: what `x * dt` launches for an array of PyOpenCL, and what `dt * 2` is.
+"""Parameters in expressions: what `x * dt` launches for an array of PyOpenCL, and what `dt * 2` and
+`numpy.sqrt(dt)` are.
 
 PyOpenCL's operators convert a number to the array's type before they pass it on. Then nothing shows
 where it came from. But they leave what is not a number to the other operand. So a Parameter makes
@@ -50,14 +51,14 @@ class Formula:
     """How a Parameter follows from another one. Graph files write it down (graph_files/).
 
     Attributes:
-        name: "astype", "inverse", or an operator's sign.
-        other: the type of the result, that of the dividend 1, or the operator's other operand, a
-            number.
+        name: "astype", "inverse", an operator's sign, "round", or a universal function of NumPy.
+        other: the type of the result, that of the dividend 1, the other operand, a number, or None
+            if there is none.
         forward: whether the Parameter is the operator's first operand.
     """
 
     name: str
-    other: Any
+    other: Any = None
     forward: bool = True
 
     def __call__(self, value: Any) -> Any:
@@ -69,8 +70,22 @@ class Formula:
         if self.name == "inverse":
             # NumPy 1 may find a wider type than that of the quotient, and PyOpenCL's `/` passes it
             return np.true_divide(self.other.type(1), value)
-        function = _FUNCTIONS[self.name]
+        function = _FUNCTIONS.get(self.name) or getattr(np, self.name)
+        if self.other is None:
+            return function(value)
         return function(value, self.other) if self.forward else function(self.other, value)
+
+
+def count_operands(name: str) -> int:
+    """Return how many operands a formula's function has, 0 if there is none of that name."""
+    if name in _FUNCTIONS:
+        return 1 if name in _UNARY else 2
+    function = getattr(np, name, None)
+    return function.nin if isinstance(function, np.ufunc) and _gives_one_number(function) else 0
+
+
+def _gives_one_number(function: np.ufunc) -> bool:
+    return function.nout == 1 and function.nin <= 2 and function.signature is None
 
 
 def _cast(parameter: Any, dtype: np.dtype[Any]) -> Any:
@@ -105,20 +120,48 @@ _OPERATORS: Final[dict[str, _Row]] = {
 }
 _OPERATORS["p + x"], _OPERATORS["p * x"] = _OPERATORS["x + p"], _OPERATORS["x * p"]
 
-_FUNCTIONS: Final = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "**": operator.pow,
-    "+=": operator.iadd,
-    "-=": operator.isub,
-    "*=": operator.imul,
-    "/=": operator.itruediv,
-    "**=": operator.ipow,
+#: The operators of one operand, by the names of Python and of NumPy.
+_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
+    "negative": operator.neg,
+    "positive": operator.pos,
+    "absolute": operator.abs,
+    "invert": operator.invert,
 }
-#: How each comparison reads from the other side.
-_MIRRORED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+#: Those of two: the name of Python, and the function of NumPy.
+BINARY: Final[dict[str, tuple[str, np.ufunc]]] = {
+    "+": ("add", np.add),
+    "-": ("sub", np.subtract),
+    "*": ("mul", np.multiply),
+    "/": ("truediv", np.true_divide),
+    "**": ("pow", np.power),
+    "//": ("floordiv", np.floor_divide),
+    "%": ("mod", np.remainder),
+    "<<": ("lshift", np.left_shift),
+    ">>": ("rshift", np.right_shift),
+    "&": ("and", np.bitwise_and),
+    "|": ("or", np.bitwise_or),
+    "^": ("xor", np.bitwise_xor),
+}
+#: Each comparison: its name, NumPy's function, and how it reads from the other side.
+_COMPARED: Final[dict[str, tuple[str, np.ufunc, str]]] = {
+    "<": ("lt", np.less, ">"),
+    ">": ("gt", np.greater, "<"),
+    "<=": ("le", np.less_equal, ">="),
+    ">=": ("ge", np.greater_equal, "<="),
+    "==": ("eq", np.equal, "=="),
+    "!=": ("ne", np.not_equal, "!="),
+}
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **_UNARY,
+    **{sign: getattr(operator, f"__{name}__") for sign, (name, _) in BINARY.items()},
+    **{sign + "=": getattr(operator, f"__i{name}__") for sign, (name, _) in BINARY.items()},
+    "round": np.round,
+}
+#: The sign of what NumPy calls a function: for operators of its numbers it calls that.
+_SIGNS: Final = {
+    **{function: sign for sign, (_, function) in BINARY.items()},
+    **{function: sign for sign, (_, function, _) in _COMPARED.items()},
+}
 #: Python 3.10 has an instruction for each operator.
 _OLD_NAMES: Final = {
     f"{kind}_{name}": sign + ("=" if kind == "INPLACE" else "")
@@ -167,13 +210,44 @@ def _is_array(thing: Any) -> bool:
 class Expressions:
     """The operators of Parameters."""
 
-    #: NumPy's numbers and arrays leave operators to the Parameter.
-    __array_ufunc__ = None
     value: Any
     derived: Callable[[Callable[[Any], Any]], Any]
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Return the Parameter that a function of NumPy makes of this one and of numbers.
+
+        NumPy's numbers and arrays leave their operators to it, too.
+        """
+        if method == "__call__" and not options and _gives_one_number(ufunc):
+            made = self._apply(ufunc, *inputs)
+            if made is not NotImplemented:
+                return made
+        if lib.fl_is_recording():
+            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            raise TypeError(
+                f"{name} would make an array of {self!r} in a capture block: the graph would keep "
+                "the number. It computes from one Parameter and numbers; p.value is the number"
+            )
+        values = (one.value if isinstance(one, Expressions) else one for one in inputs)
+        return getattr(ufunc, method)(*values, **options)
+
+    def _apply(self, ufunc: np.ufunc, first: Any, second: Any = None) -> Any:
+        name: str = _SIGNS.get(ufunc) or ufunc.__name__
+        if ufunc.nin == 1:  # NumPy makes its own number of Python's
+            one = self if isinstance(self.value, np.generic) else _cast(self, np.dtype(float))
+            return one.derived(Formula(name) if getattr(np, name, None) is ufunc else ufunc)
+        forward = first is self
+        other = second if forward else first
+        if name in _COMPARED:
+            return self._compare(other, name if forward else _COMPARED[name][2])
+        if name not in _FUNCTIONS and getattr(np, name, None) is not ufunc:
+            return NotImplemented  # such as one of SciPy's
+        return self._combine(other, name, forward)
+
     def _combine(self, other: Any, sign: str, forward: bool) -> Any:
         """`other sign self`, or `self sign other` if `forward`."""
+        if isinstance(other, np.ndarray) and not isinstance(other, Expressions) and not other.ndim:
+            other = other[()]
         if isinstance(other, (int, float, complex, np.number)):
             return self.derived(Formula(sign, other, forward))
         if isinstance(other, Expressions):
@@ -181,7 +255,7 @@ class Expressions:
                 f"{self!r} {sign} {other!r}: a graph computes from one Parameter. Make the result "
                 "a Parameter, and set that"
             )
-        if not _is_array(other):
+        if not _is_array(other) or f"p {sign} x" not in _OPERATORS:
             return NotImplemented
         written = _read_operator(sys._getframe(2))
         if written not in (sign, sign + "="):
@@ -213,9 +287,9 @@ class Expressions:
     def _compare(self, other: Any, sign: str) -> Any:
         """`self sign other`."""
         if _is_array(other):
-            mirrored = _MIRRORED[sign]
+            mirrored = _COMPARED[sign][2]
             if not lib.fl_is_recording():
-                return _COMPARISONS[mirrored](other, self.value)
+                return _compare_numbers(mirrored, other, self.value)
             result = other._new_like_me(_find_truth_type(other, self))
             result.add_event(_run("_scalar_comparison", result, other, self, op=mirrored))
             return result
@@ -226,10 +300,7 @@ class Expressions:
             raise TypeError(
                 f"{self!r} was compared in a capture block: the graph would keep the outcome"
             )
-        return _COMPARISONS[sign](self.value, number)
-
-    def __neg__(self) -> Self:
-        return self.derived(operator.neg)
+        return _compare_numbers(sign, self.value, number)
 
     if TYPE_CHECKING:  # _give_operators makes them
 
@@ -242,6 +313,16 @@ class Expressions:
         __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
         __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __add__
 
+        def __mod__(self, other: _Number, /) -> Self: ...
+
+        __floordiv__ = __rfloordiv__ = __rmod__ = __mod__
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __mod__
+        __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __mod__
+
+        def __neg__(self) -> Self: ...
+
+        __pos__ = __abs__ = __invert__ = __neg__
+
         @overload
         def __lt__(self, other: _Number) -> bool: ...
         @overload
@@ -251,31 +332,31 @@ class Expressions:
         __le__ = __gt__ = __ge__ = __lt__
 
 
-_COMPARISONS: Final = {
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+def _compare_numbers(sign: str, first: Any, second: Any) -> Any:
+    return getattr(operator, _COMPARED[sign][0])(first, second)
 
 
 def _give_operators() -> None:
     """Give Expressions the methods that Python looks for."""
-    for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")):
+    for name in _UNARY:
+
+        def apply(self: Any, name: str = name) -> Any:
+            return self.derived(Formula(name))
+
+        setattr(Expressions, f"__{_UNARY[name].__name__}__", apply)
+    for sign, (name, _) in BINARY.items():
         for prefix, forward in (("", True), ("r", False)):
 
             def combine(self: Any, other: Any, sign: str = sign, forward: bool = forward) -> Any:
                 return self._combine(other, sign, forward)
 
             setattr(Expressions, f"__{prefix}{name}__", combine)
-    for sign, function in _COMPARISONS.items():
+    for sign, (name, _, _) in _COMPARED.items():
 
         def compare(self: Any, other: Any, sign: str = sign) -> Any:
             return self._compare(other, sign)
 
-        setattr(Expressions, f"__{function.__name__}__", compare)
+        setattr(Expressions, f"__{name}__", compare)
     Expressions.__hash__ = object.__hash__
 
 

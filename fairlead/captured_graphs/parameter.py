@@ -18,10 +18,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
@@ -30,7 +32,7 @@ from ..icd._native import ffi, lib
 from ..icd.abi import CL_INVALID_MEM_OBJECT
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
 from . import pyopencl_client as _client
-from .expressions import Expressions, Formula
+from .expressions import BINARY, Expressions, Formula
 
 if TYPE_CHECKING:
     from pyopencl import Buffer
@@ -43,6 +45,10 @@ _Array = TypeVar("_Array", bound="Array")
 OPTIONS: Final = ("queue", "times", "wait_for", "wait", "until", "every")
 #: What PyOpenCL's functions call sizes of launches, which no Parameter can be.
 _SIZES: Final = ("global_size", "local_size", "global_offset")
+#: What is known of each Parameter that is one number, whatever number it is.
+_OF_ONE_NUMBER: Final = ("shape", "ndim", "size", "itemsize", "nbytes")
+#: The last conversion that was refused in a thread: where, and why. C code may drop such an error.
+_refused: Final = threading.local()
 _ids: Final = itertools.count(1)
 #: The Parameters that live, by number.
 _alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
@@ -98,6 +104,8 @@ class GraphParameter(Expressions):
     is_python_float = False
 
     if TYPE_CHECKING:  # ctypes has it, and PyOpenCL's kernels take what has it
+        real: Any
+        imag: Any
 
         def __buffer__(self, flags: int, /) -> memoryview: ...
 
@@ -166,18 +174,19 @@ class GraphParameter(Expressions):
             return number
         frame = sys._getframe(2)
         if not _client.is_invoker(frame.f_code):
-            raise TypeError(
+            raise _refuse(
                 f"{self!r} was converted to a number in a capture block: the graph would keep the "
-                "number. Pass the Parameter itself to the kernel; its value is in .value"
+                "number. Pass the Parameter itself to the kernel, and write numpy.sqrt(p) for "
+                "math.sqrt(p). For a size or an offset write p.value, which replays keep",
+                frame,
             )
         sizes = (frame.f_locals.get(name) for name in _SIZES)
         if any(self is one for given in sizes if isinstance(given, (tuple, list)) for one in given):
-            why = (
+            raise _refuse(
                 f"{self!r} is a size or an offset of a launch: the graph would keep the number. "
-                "Change it by update_range or update_nd_range of the node"
+                "Write p.value, and change it by update_range or update_nd_range of the node",
+                frame,
             )
-            warnings.warn(why, RuntimeWarning, stacklevel=4)  # PyOpenCL's error has no reason
-            raise TypeError(why)
         if "pack" in frame.f_code.co_names:
             raise TypeError(
                 f"{self!r} is an argument of a kernel that has complex numbers, half, bool or long "
@@ -197,8 +206,45 @@ class GraphParameter(Expressions):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"{self!r} is not a whole number")
+            raise _refuse(f"{self!r} is not a whole number", sys._getframe(1))
         return self._give_number(AS_INTEGER, int(self._value))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        """Return what Python's `round` gives. In a block that is a Parameter, too."""
+        if not lib.fl_is_recording():
+            return round(self.value, digits)
+        return (
+            self.derived(Formula("round", digits)) if digits is not None else _whole(self, "rint")
+        )
+
+    def __floor__(self) -> Any:
+        return _whole(self, "floor")
+
+    def __ceil__(self) -> Any:
+        return _whole(self, "ceil")
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
+        """Return a Parameter that is this number in another type."""
+        return self.derived(Formula("astype", np.dtype(dtype)))
+
+    if not TYPE_CHECKING:  # or a type checker would find no misspelt attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Return an attribute of the number. In a block the graph would keep most of them."""
+            value = self.value if "_value" in vars(self) and name[0] != "_" else None
+            found = getattr(value, name, None)
+            if found is None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            if name not in _OF_ONE_NUMBER and lib.fl_is_recording():
+                raise AttributeError(
+                    f"{self!r} was asked for its number's {name} in a capture block, as kernels do "
+                    "that have complex numbers: the graph would keep it. Write a kernel that takes "
+                    f"the real and the imaginary part as two Parameters, or p.value.{name}"
+                    if name in ("real", "imag")
+                    else f"{self!r} was asked for its number's {name} in a capture block: the "
+                    f"graph would keep it. Write p.value.{name} if that is meant"
+                )
+            return found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Return what NumPy makes an array or a number of."""
@@ -207,18 +253,6 @@ class GraphParameter(Expressions):
         if dtype is None or dtype.kind not in "biufc":
             raise TypeError(_describe_array(self))
         return ConvertedParameter.offer(self)
-
-    def _give_part(self, name: str) -> Any:
-        """Return a part of a complex number. Kernels with complex numbers ask for both parts."""
-        if not lib.fl_is_recording():
-            return getattr(self.value, name)
-        raise AttributeError(
-            f"{self!r} is an argument of a kernel that has complex numbers: the graph would keep "
-            "it. Write a kernel that takes the real and the imaginary part as two Parameters"
-        )
-
-    real = property(lambda self: self._give_part("real"))
-    imag = property(lambda self: self._give_part("imag"))
 
     def __bytes__(self) -> bytes:
         if lib.fl_is_recording():
@@ -243,6 +277,18 @@ class GraphParameter(Expressions):
             )
         return format(self._value, form) if form else repr(self)
 
+    def __copy__(self, *_: Any) -> Self:
+        """Return itself, as numbers do: graphs know it by its identity."""
+        return self
+
+    __deepcopy__ = __copy__
+
+    def __reduce_ex__(self, *_: Any) -> Any:
+        if self.source is None:
+            return partial(GraphParameter, name=self.name), (self._value,)
+        source, function = self.source
+        return source.derived, (function,)
+
     def __del__(self) -> None:
         if lib is not None and "number" in self.__dict__:
             lib.fl_forget_parameter(self.number)
@@ -262,6 +308,53 @@ def _register(number: int, key: int, conversion: int, size: int) -> None:
         )
     if code:
         raise MemoryError("no memory for a Parameter")
+
+
+def _whole(parameter: GraphParameter, function: str) -> Any:
+    """Return the Parameter of a whole number, as Python's functions of that name do."""
+    if not lib.fl_is_recording():
+        return int(getattr(np, function)(parameter.value))
+    return parameter.derived(Formula(function)).astype(np.int64)
+
+
+def _refuse(why: str, frame: FrameType) -> TypeError:
+    """Return the error of a conversion, and remember where it was asked for."""
+    _refused.last = frame.f_code, frame.f_lineno, why
+    return TypeError(why)
+
+
+def find_swallowed_refusal(raised: BaseException | None) -> str | None:
+    """Return why an error has come out of a block, if C code or PyOpenCL did not take a Parameter.
+
+    They say a type that they do not know, or nothing. What was refused before is forgotten.
+    """
+    last, _refused.last = getattr(_refused, "last", None), None
+    places = [(one.tb_frame, one.tb_lineno) for one in _walk(raised and raised.__traceback__)]
+    if places and places[-1][0].f_code.co_name == "__getattr__":
+        places.pop()
+    if not places or not isinstance(raised, Exception):
+        return None
+    frame, line = places[-1]
+    if last and last[:2] == (frame.f_code, line) and str(raised) != last[2]:
+        return last[2]
+    for frame, _ in reversed(places if not _client.is_pyopencl_error(raised) else ()):
+        is_invoker = _client.is_invoker(frame.f_code)
+        if not is_invoker and not _client.is_of_pyopencl(frame):
+            return None
+        for name, one in frame.f_locals.items():
+            if isinstance(one, GraphParameter) and (not is_invoker or name in _SIZES):
+                where = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
+                return (
+                    f"{one!r} was given to {where}, which takes no Parameter here. Write p.value, "
+                    "which replays keep, or a kernel that takes the Parameter"
+                )
+    return None
+
+
+def _walk(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace:
+        yield trace
+        trace = trace.tb_next
 
 
 def _refuse_items(parameter: Any, *_: Any) -> Any:
@@ -341,7 +434,7 @@ class _Element:
 
 
 #: What NumPy's errors say of arrays that are made of `numpy.float32(p)`, in the name of a member.
-_NO_COPY: Final = "numpy.float32(p) of a Parameter is one: pass it as it is"
+_NO_COPY: Final = "numpy.float32(p) is a Parameter: pass it as it is, or p.astype(numpy.float64)"
 
 
 @cache
@@ -351,7 +444,7 @@ def _make_closed_type(size: int) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": [0, 0], "itemsize": size})
 
 
-class ConvertedParameter(GraphParameter, np.ndarray):
+class ConvertedParameter(GraphParameter, np.ndarray):  # pyright: ignore[reportIncompatibleMethodOverride]
     """What `numpy.float32(p)` gives in a capture block: a Parameter of that type, computed from p.
 
     NumPy's types return what `__array__` gives, cast, if it has a dimension; and a cast keeps the
@@ -396,31 +489,24 @@ class ConvertedParameter(GraphParameter, np.ndarray):
     def __array_function__(self, *_: Any) -> Any:
         raise TypeError(_describe_array(self))
 
-    def __copy__(self, *_: Any) -> Any:
-        return self
-
-    __deepcopy__ = __copy__
-
     def __reduce_ex__(self, *_: Any) -> Any:
         raise TypeError(_describe_array(self))
 
-    def _leave_to_operator(self, other: Any) -> Any:
+    def leave_to_operator(self, other: Any) -> Any:
         """`x += 1` is `x = x + 1`."""
         return NotImplemented
 
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _leave_to_operator
     __str__ = GraphParameter.__repr__
 
 
 def _hide_array() -> None:
     """Take the attributes of arrays from converted Parameters."""
 
-    def refuse(self: Any, name: str) -> Any:
-        raise AttributeError(f"{self!r} has no attribute {name}: numpy.float32(p) is a Parameter")
-
     for name in dir(np.ndarray):
         if not name.startswith("__") and not hasattr(GraphParameter, name):
-            setattr(ConvertedParameter, name, property(partial(refuse, name=name)))
+            setattr(ConvertedParameter, name, property(doc="asks GraphParameter.__getattr__"))
+    for name, _ in BINARY.values():
+        setattr(ConvertedParameter, f"__i{name}__", ConvertedParameter.leave_to_operator)
     for name, method in _ONE_NUMBER.items():
         setattr(ConvertedParameter, name, method)
 

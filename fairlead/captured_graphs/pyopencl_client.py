@@ -209,6 +209,18 @@ def is_invoker(code: CodeType) -> bool:
     )
 
 
+def is_of_pyopencl(frame: FrameType) -> bool:
+    """Whether a frame is PyOpenCL's own code, or pytools'."""
+    return frame.f_globals.get("__name__", "").partition(".")[0] in ("pyopencl", "pytools")
+
+
+def is_pyopencl_error(raised: BaseException, name: str = "") -> bool:
+    """Whether an error is OpenCL's, of a code whose name is `name`."""
+    import pyopencl
+
+    return isinstance(raised, pyopencl.Error) and name in str(raised)
+
+
 def format_place(place: tuple[CodeType, int] | None) -> str:
     """Return "file:line" of a place, "" for None."""
     if place is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -10,12 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from ..captured_graphs.block import CapturedBlock
-from ..captured_graphs.expressions import Formula
+from ..captured_graphs.expressions import Formula, count_operands
 from ..captured_graphs.parameter import GraphParameter
 from .errors import make_invalid_error, make_save_error
 from .naming import find_type_name
 
-_SIGNS: Final = frozenset(("+", "-", "*", "/", "**"))
 _TYPES: Final = frozenset(("astype", "inverse"))
 _NUMBER: Final = re.compile(r"[<>|][biufc](1|2|4|8|16)")
 #: Python's own numbers. NumPy converts them by other rules than its scalars.
@@ -42,8 +40,8 @@ def make_row(
         row = _encode_scalar(np.asarray(parameter.value))
         return {"name": name, **row} if name else row
     source, function = parameter.source
-    if function is operator.neg:
-        step: list[Any] = ["negative"]
+    if isinstance(function, Formula) and function.other is None:
+        step: list[Any] = [function.name]
     elif isinstance(function, Formula) and function.name in _TYPES:
         step = [function.name, function.other.str]
     elif isinstance(function, Formula):
@@ -95,8 +93,8 @@ def derive_parameter(source: GraphParameter, row: Mapping[str, Any]) -> GraphPar
 
 
 def _make_function(step: list[Any]) -> Callable[[Any], Any]:
-    if step[0] == "negative":
-        return operator.neg
+    if len(step) == 1:
+        return Formula(step[0])
     if step[0] in _TYPES:
         return Formula(step[0], np.dtype(step[1]))
     number = _decode_value(step[1])
@@ -113,11 +111,11 @@ def is_step(step: Any) -> bool:
     """Whether a value of a file is a step that a Parameter is computed by."""
     if not isinstance(step, list) or not step or not isinstance(step[0], str):
         return False
-    if step[0] == "negative":
-        return len(step) == 1
+    if len(step) == 1:
+        return count_operands(step[0]) == 1
     if step[0] in _TYPES:
         return len(step) == 2 and _is_dtype(step[1])
-    if step[0] not in _SIGNS or len(step) != 3 or type(step[2]) is not bool:
+    if count_operands(step[0]) != 2 or len(step) != 3 or type(step[2]) is not bool:
         return False
     number = step[1]
     if not isinstance(number, dict) or not number.keys() <= {"python", "dtype", "value"}:

@@ -101,14 +101,9 @@ def test_a_parameter_is_neither_a_size_nor_an_offset(put: Put, where: str, typed
         put.kernel.set_scalar_arg_dtypes([None, np.int32])
     sizes = {"global_size": (8,), "global_offset": (0,)}
     sizes[where] = (fairlead.Parameter(np.int32(8)),)  # pyright: ignore
-    with (
-        fairlead.capture(put.queue) as graph,
-        pytest.warns(RuntimeWarning, match="a size or an offset of a launch") as said,
-        pytest.raises((TypeError, RuntimeError)),
-    ):
+    refused = pytest.raises(TypeError, match="a size or an offset of a launch")
+    with refused, fairlead.capture(put.queue):
         put.launch(sizes["global_size"], 1, global_offset=sizes["global_offset"])
-    assert {one.filename for one in said} == {__file__}
-    assert len(graph.nodes) == 0
 
 
 #: Counts each group at its own place in y and z, and writes how many it sees in y.
