@@ -45,6 +45,10 @@ class DriverProfile(Value):
     #: A thread that waits for an in-order queue runs its commands, and one that waits for an
     #: out-of-order queue runs none; icd/native/helping.c.
     waits_run_commands: bool = False
+    #: Two threads in the driver's own waits can stand still while an out-of-order queue has
+    #: commands. So queues of our own, beside which a program waits, are in order;
+    #: fairlead/captured_graphs/own_queues.py.
+    out_of_order_waits_hang: bool = False
     #: Seconds between the end of an out-of-order queue's commands and its final release. None: the
     #: queue is released at once; icd/command_buffer/queue_release.py.
     final_release_delay: float | None = None
@@ -351,6 +355,20 @@ ROWS: Final = (
         "(docs/task_levels.md)",
         test="icd/test_habits.py::test_waits_run_commands",
         sets={"waits_run_commands": True},
+    ),
+    ProfileRow(
+        id="out-of-order-waits-hang",
+        applies=_INTEL,
+        does="runs captured graphs with host tasks on an in-order queue of fairlead's own. There "
+        "its thread and PyOpenCL's clFinish wait at the same time",
+        evidence="2026.22.10 on two busy cores: in bench/out_of_order_waits.c a thread waits for "
+        "an out-of-order queue and three call clFinish for in-order ones. In 3 of 4 runs they "
+        "stood still within 100 s. The thread that runs an out-of-order queue waits for its "
+        "commands. If the driver's threads are all taken, it meanwhile runs another thread's wait, "
+        "for the commands of itself. With in-order queues alone none of 12 runs of 100 s did. A "
+        "program's own threads can still do so with its own out-of-order queues",
+        test="captured_graphs/test_replays_on_queues.py::test_own_queues_where_waits_hang",
+        sets={"out_of_order_waits_hang": True},
     ),
     ProfileRow(
         id="deferred-final-release",

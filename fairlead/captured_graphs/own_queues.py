@@ -6,6 +6,10 @@ barriers of the block order the queue's other commands, too, they are barriers t
 
 A thread waits for the events of a replay's wait list. So no queue waits for an event that fails,
 which Intel's driver takes for a success, or which ends the process.
+
+Our thread that waits for a host task's turn and the program's threads are in the driver's waits at
+the same time. The queue is in order where an out-of-order one would make them stand still
+(`out_of_order_waits_hang` of icd/driver_profiles.py).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from ..icd.calls import (
     call,
     enqueue_barrier,
     enqueue_place,
+    find_device_profile,
     is_in_order,
     query_properties,
     query_status,
@@ -107,9 +112,13 @@ class OwnQueues:
 
     def get_runtime_queue(self, queue: Any) -> Queue:
         """Return the queue of the runtime for the device of a pyopencl queue."""
-        device = self._block.runtime_devices[self._block.devices.index(queue.device.int_ptr)]
+        handle = queue.device.int_ptr
+        device = self._block.runtime_devices[self._block.devices.index(handle)]
         if device not in self._queues:
-            self._queues[device] = Queue(self._block.context, device, profiling=self._profiling)
+            in_order = find_device_profile(handle).out_of_order_waits_hang
+            self._queues[device] = Queue(
+                self._block.context, device, in_order=in_order, profiling=self._profiling
+            )
         return self._queues[device]
 
 

@@ -14,12 +14,18 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.captures import OUT_OF_ORDER, Numbers, new_queue
+from helpers.captures import OUT_OF_ORDER, Numbers, new_queue, seen_between
 from helpers.timings import Rival
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.calls import call, find_device_profile, make_queue
+from fairlead.icd.calls import (
+    call,
+    find_device_profile,
+    is_in_order,
+    make_queue,
+    query_properties,
+)
 from fairlead.icd.command_buffer import choice, command_buffer, layout, queue_release
 from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import BuiltCommands, Cost, Engine, QueueKind
@@ -377,3 +383,22 @@ def test_an_interrupt_while_a_queue_is_kept_releases_nothing_twice(
     del loop, graph
     gc.collect()
     assert queue.reference_count >= before
+
+
+def test_own_queues_where_waits_hang(
+    numbers: Numbers, out_of_order: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With some drivers the queue of a graph with host tasks is in order, also on the caller's
+    out-of-order queue: no thread of ours may wait for another kind beside PyOpenCL."""
+    for queue in (numbers.queue, out_of_order):
+        for quirks in ("", "-out-of-order-waits-hang"):
+            monkeypatch.setenv("FAIRLEAD_QUIRKS", quirks)
+            numbers.mul(0)
+            graph, seen = seen_between(numbers)
+            loop = graph.finalize()
+            loop.replay(queue).wait()
+            assert (numbers.value(), seen) == (3, [1])
+            own = loop._own_queues.get_runtime_queue(queue).native()
+            hangs = find_device_profile(queue.device.int_ptr).out_of_order_waits_hang
+            assert is_in_order(query_properties(own)) == hangs
+            assert hangs == (not quirks and "Intel" in queue.device.platform.name)
