@@ -524,7 +524,8 @@ class Executable(Drawable, Pickles):
         else:
             end = self._make_ended(queue)
         if not self.profiling:
-            self._repeat = only.prepare_repeat(queue, handle, self._ended)
+            ended = self._make_ended(queue) if here else self._ended
+            self._repeat = only.prepare_repeat(queue, handle, ended)
         return end
 
     def _make_ended(self, queue: Any) -> Event:
@@ -683,4 +684,5 @@ replace_replay(
     _REPLAY,
     get_address(ffi.addressof(lib, "fl_run_again")),
     get_address(ffi.addressof(lib, "fl_enqueue_again")),
+    get_address(ffi.addressof(lib, "fl_enqueue_waited")),
 )

@@ -214,6 +214,8 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
 /* As fl_enqueue_again. `event` is one of its answers, to which nobody but the caller has a
  * reference. 1: it is also the event of this enqueue's end. */
 intptr_t fl_enqueue_joined(fl_route *route, intptr_t event);
+/* As fl_enqueue_again, and wait for the end: 1. The event instead if its wait failed. */
+intptr_t fl_enqueue_waited(fl_route *route);
 /* Allow it one route, or none (NULL). After that nobody is on another one. */
 void fl_allow_again(fl_buffer *buffer, fl_route *route);
 /* As fl_enqueue_again on this queue, whatever the route is. 0, too, if another thread uses the

@@ -195,6 +195,17 @@ intptr_t fl_enqueue_joined(fl_route *route, intptr_t event) {
     return enqueue_turn(route, NULL, 0, 0, (const void *)event);
 }
 
+intptr_t fl_enqueue_waited(fl_route *route) {
+    intptr_t made = fl_enqueue_again(route);
+    if (made <= 0)
+        return made;
+    const cl_event event = (cl_event)made;
+    if (CALL(fl_table_of(event), clWaitForEvents)(1, &event) != CL_SUCCESS)
+        return made;
+    CALL(fl_table_of(event), clReleaseEvent)(event);
+    return 1;
+}
+
 intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
     void *event = NULL;
     uint32_t failed;

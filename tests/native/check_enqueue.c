@@ -63,6 +63,27 @@ SCENARIO(enqueue_parts_in_order) {
     end_parts(w, &p);
 }
 
+/* An enqueue that is waited for leaves nothing to release. Whose wait fails, gives its event. */
+SCENARIO(enqueue_waited) {
+    parts p;
+    begin_parts(w, &p, w->queue);
+    EQUAL(fl_enqueue_waited(&p.route), 0);   /* it is not allowed */
+    fl_allow_again(&p.buffer, &p.route);
+    EQUAL(fl_enqueue_waited(&p.route), 1);
+    EQUAL(mock_count(), 4);
+    EQUAL(mock_calls(SLOT_clWaitForEvents), 1);
+    EQUAL(mock_references(mock_log(3)->event), 1);   /* that of the last enqueue */
+    mock_fail(SLOT_clWaitForEvents, 0, CL_OUT_OF_RESOURCES);
+    intptr_t event = fl_enqueue_waited(&p.route);
+    CHECK(mock_has_failed() && (void *)event == mock_log(7)->event);
+    release_event((cl_event)event);
+    mock_fail(SLOT_clEnqueueFillBuffer, 0, CL_OUT_OF_RESOURCES);
+    EQUAL(fl_enqueue_waited(&p.route), CL_OUT_OF_RESOURCES);
+    EQUAL(mock_calls(SLOT_clWaitForEvents), 2);
+    mock_has_failed();
+    end_parts(w, &p);
+}
+
 /* On an out-of-order one each part waits for the event of the one before it, also of the enqueue
  * before. */
 SCENARIO(enqueue_parts_out_of_order) {

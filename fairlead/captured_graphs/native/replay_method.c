@@ -15,7 +15,7 @@ enum { QUEUE_TYPE, QUEUE, RUN = 3, ROUTE = 5, TO_EVENT, RUNS = 8, ENQUEUES, SAME
 static PyObject *replay_in_python, *name_repeat, *name_int_ptr, *name_wait;
 /* icd/native/command_buffer.cdef.h has them. */
 static int (*fl_run_again)(void *route);
-static intptr_t (*fl_enqueue_again)(void *route);
+static intptr_t (*fl_enqueue_again)(void *route), (*fl_enqueue_waited)(void *route);
 
 static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *keywords) {
@@ -59,14 +59,16 @@ static PyObject *repeat_on(PyObject *self, PyObject *queue, PyObject *repeat, bo
     if (!route)
         return NULL;
     PyThreadState *state = PyEval_SaveThread();
-    intptr_t done = here ? fl_run_again(route) : fl_enqueue_again(route);
+    intptr_t done = here    ? fl_run_again(route)
+                    : waits ? fl_enqueue_waited(route)
+                            : fl_enqueue_again(route);
     PyEval_RestoreThread(state);
     if (done < 0)
         return PyObject_CallMethod(self, "_fail", "nOO", (Py_ssize_t)done,
                                    PyTuple_GetItem(repeat, ROUTE), here ? Py_True : Py_False);
     if (!done)
         return NULL;
-    if (here) {
+    if (here || (waits && done == 1)) {
         PyObject *ended = PyTuple_GetItem(repeat, ENDED);
         if (ended == Py_None)
             return PyObject_CallMethod(self, "_make_ended", "O", queue);
@@ -75,6 +77,7 @@ static PyObject *repeat_on(PyObject *self, PyObject *queue, PyObject *repeat, bo
     }
     PyObject *event = PyObject_CallFunction(PyTuple_GetItem(repeat, TO_EVENT), "nO",
                                             (Py_ssize_t)done, Py_False);
+    /* whoever waits once more gets the error */
     PyObject *waited = event && waits ? PyObject_CallMethod(event, "wait", NULL) : NULL;
     if (event && waits && !waited)
         Py_CLEAR(event);
@@ -103,11 +106,12 @@ static PyObject *replace_replay(PyObject *module, PyObject *args) {
     static PyMethodDef method = {"replay", (PyCFunction)(void (*)(void))replay,
                                  METH_FASTCALL | METH_KEYWORDS, NULL};
     PyObject *type, *doc;
-    unsigned long long run, enqueue;
-    if (!PyArg_ParseTuple(args, "OSKK", &type, &doc, &run, &enqueue))
+    unsigned long long run, enqueue, wait;
+    if (!PyArg_ParseTuple(args, "OSKKK", &type, &doc, &run, &enqueue, &wait))
         return NULL;
     fl_run_again = (int (*)(void *))(uintptr_t)run;
     fl_enqueue_again = (intptr_t(*)(void *))(uintptr_t)enqueue;
+    fl_enqueue_waited = (intptr_t(*)(void *))(uintptr_t)wait;
     Py_INCREF(doc); /* the method has its text */
     method.ml_doc = PyBytes_AsString(doc);
     name_repeat = PyUnicode_InternFromString("_repeat");
