@@ -265,7 +265,7 @@ class ExecutionPlans:
         if wait:
             rewriting.wait()
         else:
-            self._look_at(rewrite=rewriting.prepare())
+            self._look_at(rewrite=rewriting.look(self.native.enqueued))
 
     def rewrite_later(self, rewriting: Rewriting) -> None:
         """Take what rewrites the commands, and forget what it has made. After some replays it
@@ -297,8 +297,10 @@ class ExecutionPlans:
     def _look(self, kind: QueueKind) -> None:
         """Do what is due. Nobody is on a route."""
         ran = self.native.enqueued
-        if 0 < self._rewrite_at <= ran:
-            self._rewrite_again()
+        if self.rewriting is not None and 0 < self._rewrite_at <= ran:
+            self._look_at(rewrite=self.rewriting.look(ran))
+            if not self._rewrite_at:
+                self._begin_rewrite(self.rewriting)
         if 0 < self._review_at <= ran:
             later = self._reviews.look(kind, ran)
             self._look_at(review=later and ran + later)
@@ -328,13 +330,11 @@ class ExecutionPlans:
         if self._has_choice:
             self._look_at(review=self.native.enqueued + later)
 
-    def _rewrite_again(self) -> None:
-        """Begin a rewrite that a change has put off. Replays run as captured meanwhile."""
-        assert self.rewriting is not None
-        self._look_at(rewrite=0)
-        self.rewriting.begin()
+    def _begin_rewrite(self, rewriting: Rewriting) -> None:
+        """Begin a rewrite. Replays run as captured meanwhile."""
+        rewriting.begin()
         for one in (one for plans in self._found.values() for one in plans):
-            one.awaits = [*one.awaits, self.rewriting]
+            one.awaits = [*one.awaits, rewriting]
 
     def _note_refusal(
         self, kind: QueueKind, plan: ExecutionPlan, part: Part, refusal: OpenCLError

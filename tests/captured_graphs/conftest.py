@@ -66,3 +66,9 @@ def pyopencl_tests_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("PYOPENCL_SOURCE names no source distribution of PyOpenCL")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rewrites begin after a number of replays, however short these are."""
+    monkeypatch.setattr("fairlead.icd.command_buffer.rewrites.rewriting._WORTH_SECONDS", 0)

@@ -442,20 +442,90 @@ def test_a_graph_that_is_gone_is_not_compiled(
     assert len(seen) == 2
 
 
+class Patience:
+    """The clock of a graph's rewrite, and the rewrites that have begun.
+
+    Attributes:
+        looks: what each look was told: the replays so far.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.looks, self.now = list[Any](), list[int](), 0.0
+        monkeypatch.setattr(rewriting, "_WORTH_SECONDS", 1.0)
+        monkeypatch.setattr(rewriting, "monotonic", lambda: self.now)
+        monkeypatch.setattr(rewriting._background, "add", lambda work: [self.begun.append(work)])
+        look = rewriting.Rewriting.look
+
+        def note(one: rewriting.Rewriting, ran: int) -> int:
+            self.looks.append(ran)
+            return look(one, ran)
+
+        monkeypatch.setattr(rewriting.Rewriting, "look", note)
+        self._chain = Chain(queue)
+        self.loop = self._chain.capture().finalize(fuse="auto")
+
+    def replay(self, times: int, seconds: float) -> None:
+        """Replay it so often, each for so long."""
+        for _ in range(times):
+            self._chain.check(self.loop)
+            self.now += seconds
+
+
 def test_a_graph_that_is_replayed_a_few_times_is_not_compiled(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = list[Any]()
-    monkeypatch.setattr(rewriting._background, "add", lambda work: [begun.append(work)])
-    chain = Chain(queue)
-    loop = chain.capture().finalize(fuse="auto")
-    for _ in range(8):
-        assert not begun
-        chain.check(loop)
-    assert "it may not be replayed often; replay 8 tries it" in loop.explain(queue) or begun
-    chain.check(loop)
-    chain.check(loop)
-    assert len(begun) == 1
+    """Not if the first replay takes long, in which a driver compiles."""
+    one = Patience(queue, monkeypatch)
+    one.replay(1, 10)
+    one.replay(7, 0.5)
+    text = one.loop.explain(queue)
+    assert "it may not be replayed often; looked at again after replay 8" in text or one.begun
+    one.replay(2, 0.5)
+    assert len(one.begun) == 1 and one.looks == [0, 1, 8]
+
+
+def test_a_graph_that_is_replayed_for_a_short_time_is_not_compiled(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The looks are few."""
+    one = Patience(queue, monkeypatch)
+    one.replay(90, 0.01)
+    assert not one.begun and one.looks == [0, 1, 8, 16, 32, 64]
+    one.replay(30, 0.01)
+    assert len(one.begun) == 1 and one.looks[6:] == [102]
+
+
+def test_replays_that_come_at_once_count_with_the_first(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Patience(queue, monkeypatch)
+    one.loop.replay(queue, times=100)
+    one.now = 2.0
+    one.replay(1, 0)
+    assert len(one.begun) == 1 and one.looks[-1] == 100
+
+
+def test_no_kernel_is_built_when_the_program_ends(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for each that is begun."""
+    chain, built = Chain(queue), list[Any]()
+    build = runs.FusedKernel
+
+    def count(*given: Any) -> Any:
+        built.append(given)
+        monkeypatch.setattr(threading, "main_thread", lambda: ended)
+        return build(*given)
+
+    ended = threading.Thread()
+    monkeypatch.setattr(runs, "FusedKernel", count)
+    with capture(queue) as graph:
+        for number in range(2):
+            chain.kernels.twice(queue, (SIZE - number,), None, chain.x, chain.out)
+            chain.kernels.more(queue, (SIZE - number,), None, chain.out, np.float32(1))
+    loop = graph.finalize(fuse="wait")
+    assert len(built) == 1 and not loop.fused
+    assert "the program ends" in loop.explain(queue)
 
 
 def test_what_the_program_drops_before_the_thread_begins(queue: cl.CommandQueue) -> None:
@@ -595,7 +665,8 @@ def test_python_may_end_meanwhile(run_python: Any) -> None:
 import threading
 import numpy as np, pyopencl as cl
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer.rewrites import fusion
+from fairlead.icd.command_buffer.rewrites import fusion, rewriting
+rewriting._WORTH_SECONDS = 0
 SOURCE = "kernel void more(global float *x) { x[get_global_id(0)] += 1; }"
 context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
 queue = cl.CommandQueue(context)

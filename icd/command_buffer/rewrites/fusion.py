@@ -26,7 +26,7 @@ from .arguments import NotFused
 from .checking import FusionCheck
 from .flow import Flow
 from .fused_runs import FusedKernel, FusedRun, put_together
-from .rewriting import Rewritten
+from .rewriting import Rewritten, stop_at_end
 from .runs import RunList
 from .uses import ListSnapshot, is_of_type
 
@@ -45,6 +45,7 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
     for run in found.runs:
         first, last = run.numbers[0], run.numbers[-1]
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
+        stop_at_end()
         try:
             one = run.make(old, users, kernels)
         except (NotFused, OpenCLError) as error:  # this run stays as it was captured

@@ -3,6 +3,10 @@
 One thread rewrites all graphs of the process, one after the other. So many graphs at once do not
 start many compilers. What goes wrong is a line in `explain()`, and the graph runs as captured.
 
+A rewrite takes tenths of a second of a core, and saves microseconds in each replay of a small
+graph. So it begins when replays have gone on for as long as it takes. A program that ends before
+loses nothing, and another one loses at most what it has saved soon after.
+
 A change that ends a rewrite (flow.py) lets the commands be rewritten again after some replays. A
 program that makes such changes all the time pays for few of these rewrites.
 """
@@ -14,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, ref
 
@@ -26,8 +31,10 @@ if TYPE_CHECKING:
     from .checking import FusionCheck
     from .flow import Flow
 
-#: Replays after which a rewrite begins that nobody waits for.
+#: A rewrite that nobody waits for begins after so many replays, which have gone on for so many
+#: seconds. To read kernels and to build a fused one takes as long.
 _WORTH_REWRITING: Final = 8
+_WORTH_SECONDS: Final = 0.25
 #: Replays after a change that ended a rewrite, until the commands are rewritten again.
 _PAUSE: Final = 16
 #: Twice as many after the next such change, unless so many times more replays came before it.
@@ -86,7 +93,8 @@ class Rewriting:
         self._references = References(commands)
         self._kept = keep_sources(self._references.programs)
         self._result: Future[Rewritten] | None = None
-        self._pause, self._since = _PAUSE, 0
+        self._pause, self._since, self._next_look = _PAUSE, _WORTH_REWRITING, 1
+        self._began = monotonic()
         self._why_later = "it may not be replayed often"
         self._revealed = set[int]()
 
@@ -106,11 +114,26 @@ class Rewriting:
             self.work(snapshot, result)
         self._result, self._kept = result, None
 
-    def prepare(self) -> int:
-        """Return after how many replays to `begin`. A graph that is replayed a few times is not
-        worth a compiler."""
-        self._since = _WORTH_REWRITING
-        return self._since
+    def look(self, ran: int) -> int:
+        """Return after how many replays to look again whether to `begin`; 0 to begin now.
+
+        A graph that is replayed for a short time is not worth a compiler.
+
+        Args:
+            ran: how many replays there were.
+        """
+        if ran <= 1:  # a driver compiles in the first one
+            self._began = monotonic()
+        spent = monotonic() - self._began
+        if ran < self._since:
+            self._next_look = self._since if ran else 1
+        elif spent < _WORTH_SECONDS:  # as many more as are expected to take the rest of the time
+            more = int(ran * (_WORTH_SECONDS - spent) / spent) if spent > 0 else ran
+            self._next_look = ran + min(ran, 1 + more)
+        else:
+            self._since = ran
+            return 0
+        return self._next_look
 
     def _count_others(self, memory: int) -> int:
         others = self._references.count_others(memory) + (memory in self._revealed)
@@ -141,7 +164,7 @@ class Rewriting:
         self._result = None
         self._pause = _PAUSE if is_quiet else 2 * self._pause
         self._why_later = "a change has ended it"
-        self._since = enqueued + self._pause
+        self._since = self._next_look = enqueued + self._pause
         return self._since
 
     @property
@@ -158,7 +181,7 @@ class Rewriting:
     def lines(self) -> Sequence[str]:
         """What `explain()` says."""
         if self._result is None:
-            return [f"not fused: {self._why_later}; replay {self._since} tries it"]
+            return [f"not fused: {self._why_later}; looked at again after replay {self._next_look}"]
         rewritten = self.rewritten
         return ["they are being rewritten"] if rewritten is None else rewritten.lines
 
@@ -177,8 +200,7 @@ class Rewriting:
             result: gets what they become.
         """
         try:
-            if not threading.main_thread().is_alive():  # the program ends, and would wait for this
-                raise RuntimeError("the program ends")
+            stop_at_end()
             # they need a parser, which graphs without fusion do not load
             from .fusion import fuse
 
@@ -186,6 +208,12 @@ class Rewriting:
         except Exception as error:  # a graph that is not rewritten runs as captured
             made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
         result.set_result(made)
+
+
+def stop_at_end() -> None:
+    """Raise RuntimeError if the program ends, since it would wait for what follows."""
+    if not threading.main_thread().is_alive():
+        raise RuntimeError("the program ends")
 
 
 _background: Final = Background("fairlead-rewrites", daemon=False)
