@@ -9,9 +9,10 @@ from typing import Any, Final
 from weakref import finalize
 
 from ..._native import ffi, lib
-from ...calls import build_program, call, get_address
+from ...calls import build_program, call, find_device_profile, get_address
 from ...errors import check
 from ...kernel_source.conditions import Three
+from ...program_binaries import query_sizes
 from ..commands import CommandArray, CommandList
 from .arguments import RecordedArgument, list_keys
 from .launches import RecordedLaunch
@@ -22,7 +23,10 @@ FIXED: Final[int] = lib.FL_FIXED
 
 
 class FusedKernel:
-    """A fused kernel of a source. Raises OpenCLError if the driver does not build it."""
+    """A fused kernel of a source. Raises OpenCLError if the driver does not build it.
+
+    PoCL compiles its function for any local size here, not in the replay that is to call it.
+    """
 
     def __init__(self, context: int, device: int, options: str, source: str) -> None:
         code = ffi.new("int32_t *")
@@ -30,6 +34,8 @@ class FusedKernel:
         try:
             self.handle = call(program, "clCreateKernel", b"fairlead_fused", get_address(code))
             check(code[0], "clCreateKernel")
+            if find_device_profile(device).has_kernels_in_process:
+                query_sizes(program)
         finally:
             call(program, "clReleaseProgram")
         finalize(self, call, self.handle, "clReleaseKernel").atexit = False
