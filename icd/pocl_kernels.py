@@ -95,7 +95,7 @@ class PoclKernel(Value):
         """
         variant = "-".join(map(str, local))
         variant += "-goffs0" * no_offset + "-smallgrid" * small_grid
-        cache = _find_cache()
+        cache = find_cache()
         if not cache:
             return 0
         path = os.path.join(cache, self.folder, variant, f"{self.name}.so")
@@ -116,7 +116,7 @@ class PoclKernel(Value):
             ) from error
 
 
-def _find_cache() -> str:
+def find_cache() -> str:
     """The folder of PoCL's cache of kernels, "" if it is not known.
 
     Without a home it is not in the current directory: others may have written what is there.

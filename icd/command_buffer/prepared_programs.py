@@ -5,21 +5,27 @@ A kernel without barriers takes 50 to 200 ms. A scan takes seconds, or minutes, 
 less than a tenth of that. Meanwhile nothing else is compiled in the process, and it cannot end.
 
 So a child process makes the same program and asks for its binary. PoCL's cache keeps what was
-compiled. After that, PoCL answers this process at once. One such child runs at a time.
+compiled. After that, PoCL answers this process at once. One such child runs at a time. A file in
+PoCL's cache says that a program was compiled so, and later processes start no child for it. Who
+empties the cache deletes that file, too.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from ...loader.base.children import Request, run_all
+from ...loader.base.fact_cache import identify_library
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.log import warn
 from ...loader.base.search import Candidate, filter_environ
@@ -29,10 +35,13 @@ from ..calls import (
     query_bytes,
     query_kernel_count,
 )
+from ..pocl_kernels import find_cache
 from .background import Background
 
 #: What takes long: PoCL makes a loop over the work-items between any two barriers of a kernel.
 _LONG: Final = re.compile(rb"barrier|(?:work|sub)_group_\w+\s*\(|#\s*include")
+
+_INCLUDE: Final = re.compile(r"#\s*include")
 
 #: So many kernels without any of that are compiled within half a second.
 _FEW_KERNELS: Final = 4
@@ -96,6 +105,8 @@ def prepare(program: int, device: int) -> Preparation | None:
     with _lock:
         found = _known.get(key)
         if found is None:
+            if (file := _find_file(request)) is not None and file.exists():
+                return None
             found = _known[key] = Preparation(request)
             _background.add(partial(_work, found))
         return found
@@ -116,8 +127,25 @@ def _compile(one: Preparation) -> str | None:
     """Run the child, and return why it did not do its work; None if it did."""
     (outcome,) = run_all([Request(_COMPILER, one.request)], _SECONDS)
     if outcome.report is not None:
+        if (file := _find_file(one.request)) is not None:
+            with suppress(OSError):
+                file.parent.mkdir(exist_ok=True)
+                file.touch()
         return None
     return outcome.reason or "; ".join(outcome.notes)
+
+
+def _find_file(request: dict[str, Any]) -> Path | None:
+    """Return the file that says that a child has compiled a program; None if there can be none.
+
+    Headers may change, and PoCL's variables change what it compiles.
+    """
+    identity, folder = identify_library("cl", request["driver"]["library"]), find_cache()
+    if identity is None or not folder or _INCLUDE.search(request["source"]):
+        return None
+    variables = sorted(one for one in filter_environ().items() if one[0].startswith("POCL_"))
+    told = json.dumps([identity, request, variables])
+    return Path(folder, "fairlead", hashlib.sha256(told.encode()).hexdigest())
 
 
 @call_in_child

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -61,10 +62,11 @@ class Children:
 
 
 @pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> Any:
+def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
     monkeypatch.delenv("POCL_KERNEL_CACHE", raising=False)
     monkeypatch.setattr(prepared_programs, "_known", {})
+    monkeypatch.setattr(prepared_programs, "find_cache", lambda: str(tmp_path))
     found = Children()
     monkeypatch.setattr(prepared_programs, "run_all", found.run_all)
     yield found
@@ -152,6 +154,44 @@ def test_equal_programs_are_compiled_once(context: cl.Context, children: Childre
     children.end()
     assert all("one native kernel" in turns.replay() for turns in (first, second))
     assert len(children.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "is_known"),
+    [
+        ("nothing", True),
+        ("a variable", False),
+        ("the cache", False),
+        ("the source", False),
+        ("a header", False),
+        ("a crash", False),
+    ],
+)
+def test_the_next_process_starts_no_child(
+    context: cl.Context,
+    children: Children,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    change: str,
+    is_known: bool,
+) -> None:
+    """PoCL's cache has what a child has compiled, unless something has changed."""
+    source = TURNS.format(17) + '\n#if 0\n#include "x"\n#endif\n' * (change == "a header")
+    program = cl.Program(context, source).build()
+    if change == "a crash":
+        children.outcome = Outcome(reason="it crashed with SIGSEGV")
+    device = context.devices[0].int_ptr
+    assert prepared_programs.prepare(program.int_ptr, device) is not None
+    children.end()
+    monkeypatch.setattr(prepared_programs, "_known", {})
+    if change == "a variable":
+        monkeypatch.setenv("POCL_WORK_GROUP_METHOD", "loopvec")
+    if change == "the cache":
+        shutil.rmtree(tmp_path)
+    if change == "the source":
+        program = cl.Program(context, TURNS.format(18)).build()
+    found = prepared_programs.prepare(program.int_ptr, device)
+    assert (found is None) is is_known
 
 
 def test_an_engine_that_is_asked_for_waits(
