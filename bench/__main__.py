@@ -73,6 +73,7 @@ TABLES = {
     "calls": Table("Intel", ("UR_PLUGINS",)),
     "dpctl_calls": Table("Intel", ("SYCL_CLIENTS",)),
     "examples": Table(),
+    "short_runs": Table(),
     "ze_calls": Table(),
     "ze_events": Table(),
     "sycl_graph": Table("", ("SYCL_CLIENTS",)),
