@@ -344,13 +344,14 @@ wheel: $(BIN)/python
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
 	@mv build/wheel/*.tar.gz dist
 
-# The compiler of another architecture compiles all C. Nothing of it runs here.
+# The compiler of another architecture compiles all C. Nothing of it runs here: an isolated build would
+# import the other architecture's cffi.
 CROSS ?= aarch64-linux-gnu-gcc
 cross: $(BIN)/python
 	@command -v $(CROSS) >/dev/null || { echo 'fairlead: no $(CROSS): install it (Debian: apt-get install gcc-aarch64-linux-gnu)' >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m pip install --quiet build cffi setuptools
 	CC='$(CROSS)' LDSHARED='$(CROSS) -shared' FAIRLEAD_WERROR=1 _PYTHON_HOST_PLATFORM=linux-$(firstword $(subst -, ,$(CROSS))) \
-	    $(BIN)/python -m build --outdir build/cross .
+	    $(BIN)/python -m build --no-isolation --outdir build/cross .
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info fairlead/captured_graphs/_native.*.so icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis
