@@ -352,6 +352,9 @@ cross: $(BIN)/python
 	$(BIN)/python -m pip install --quiet build cffi setuptools
 	CC='$(CROSS)' LDSHARED='$(CROSS) -shared' FAIRLEAD_WERROR=1 _PYTHON_HOST_PLATFORM=linux-$(firstword $(subst -, ,$(CROSS))) \
 	    $(BIN)/python -m build --no-isolation --outdir build/cross .
+	@rm -rf build/cross/wheel && $(BIN)/python -m zipfile -e build/cross/*_$(firstword $(subst -, ,$(CROSS))).whl build/cross/wheel
+	@for library in $$(find build/cross/wheel -name '*.so*'); do \
+	  ! $(CROSS:gcc=nm) -D $$library | grep ' U __atomic' || { echo "fairlead: $$library needs libatomic" >&2; exit 1; }; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info fairlead/captured_graphs/_native.*.so icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis

@@ -92,7 +92,7 @@ static int export_piece(const fl_piece *p) {
 /* CUDA takes 600 µs to make a descriptor while the process has no other one, and 40 otherwise. So
  * one of a small piece stays open. */
 static void keep_one_open(const fl_cuda_device *device) {
-    static atomic_bool kept[FL_CUDA_MOST_DEVICES];
+    static atomic_int kept[FL_CUDA_MOST_DEVICES];
     uint32_t number = (uint32_t)device->number;
     fl_piece small = {.device = device, .reached_by = (uint64_t)1 << device->number};
     if (number >= FL_CUDA_MOST_DEVICES || atomic_exchange(&kept[number], true) ||

@@ -37,7 +37,7 @@ typedef struct queue_state {
 
 struct fl_recording {
     pthread_t thread;
-    atomic_bool active;
+    atomic_int active;   /* whether; GCC 12 exchanges no byte on riscv64 without libatomic */
     queue_state queues[MOST_QUEUES];
     uint32_t queue_count;
     cl_context context;

@@ -25,7 +25,8 @@ int Py_AddPendingCall(int (*function)(void *), void *data);
 
 _Atomic(fl_map *) fl_maps[FL_BYTES];
 static _Atomic(struct handle *) gone;    /* the last comes first */
-static _Atomic(bool) python_waits, reap_is_due;
+static _Atomic(bool) python_waits;
+static _Atomic(int) reap_is_due;    /* whether; GCC 12 exchanges no byte on riscv64 */
 static void (*reap)(void);
 
 /* --- the blocks of handles --- */
@@ -144,7 +145,7 @@ void fl_enter_lock(fl_lock *lock) {
 void fl_leave_lock(fl_lock *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
 
 void fl_make_handles(uint32_t adapter, uintptr_t table) {
-    static _Atomic(bool) follows;
+    static _Atomic(int) follows;
     if (!atomic_exchange(&follows, true))
         pthread_atfork(NULL, NULL, in_child);
     if (adapter < ADAPTERS)

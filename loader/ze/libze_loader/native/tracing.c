@@ -50,7 +50,7 @@ static void add_layer(int change) {
 
 /* Programs may set the variable after this library is loaded, before the first init. */
 __attribute__((constructor)) void fl_read_tracing(void) {
-    static bool by_variable;
+    static int by_variable;    /* GCC 12 exchanges no byte on riscv64 without libatomic */
     if (fl_is_set("ZE_ENABLE_TRACING_LAYER") &&
         !__atomic_exchange_n(&by_variable, true, __ATOMIC_ACQ_REL))
         add_layer(1);
