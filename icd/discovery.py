@@ -360,7 +360,10 @@ def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
 
 
 def _find_in_pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
-    return search_directory(os.path.join(request.environ[name], ".libs"), name)
+    """Yield nothing of the package that was searched already: `import pyopencl` sets that."""
+    home = request.environ[name]
+    if os.path.realpath(home) not in map(os.path.realpath, find_pyopencl_folders()):
+        yield from search_directory(os.path.join(home, ".libs"), name)
 
 
 def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
@@ -373,6 +376,8 @@ def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
         )
 
 
+#: The steps that find what pip has installed.
+OF_PYTHON: Final = ("Python prefix", "PoCL wheel", "vendors.d")
 #: The order of the search, as vendors.d/README.md explains it to users.
 STEPS: Final = (
     Step("OCL_ICD_FILENAMES", _find_by_filenames),

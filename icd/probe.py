@@ -94,6 +94,11 @@ class ProbeReport(Value):
     probed: bool = True
     listed: bool = False
 
+    @property
+    def devices(self) -> list[DeviceReport]:
+        """Those of all of its platforms."""
+        return [device for platform in self.platforms for device in platform.devices]
+
     def as_dict(self) -> dict[str, Any]:
         """The report in types that JSON has."""
         return json.loads(json.dumps(self.get_fields(), default=convert_for_json))

@@ -256,6 +256,13 @@ def test_pyopencl_home(machine: Machine) -> None:
     assert result.candidates[3].found_via == "PYOPENCL_HOME"
 
 
+def test_the_package_that_import_pyopencl_names_is_searched_once(machine: Machine) -> None:
+    home = machine.root / "site-packages/pyopencl"
+    assert machine.find(PYOPENCL_HOME=str(home)) == machine.find()
+    (machine.root / "link").symlink_to(home)
+    assert machine.find(PYOPENCL_HOME=str(machine.root / "link")) == machine.find()
+
+
 def test_base_prefix_of_a_virtual_environment(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ class Client:
         misses: the drivers (real paths) that fairlead has and its loader does not find.
         reason: why it has no platform, "" if it has one.
         notes: what is odd although it answers: it crashes at its end.
+        answers: whether its loader answers, be it that there is no platform.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Client:
     misses: tuple[str, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    answers: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _make_client(
         reason = "clGetPlatformIDs gives no platform"
     names = tuple(platform[0] for platform in report["platforms"])
     notes = outcome.notes if outcome.report else ()
-    return Client(name, loader, names, misses, reason, notes)
+    return Client(name, loader, names, misses, reason, notes, outcome.report is not None)
 
 
 def find_misread_manifests(drivers: Iterable[DriverReport]) -> Iterator[MisreadManifest]:

@@ -182,7 +182,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         ),
         places=search.places,
         drivers=drivers,
-        hidden=hiding.find_hidden_drivers(drivers),
+        hidden=hiding.find_hidden_drivers(drivers, timeout),
         refusals=search.refusals,
         quirks=_report_quirks(drivers),
         loaders=loaders.find_copies(pyopencl.loader if pyopencl else ""),
@@ -291,7 +291,7 @@ def _probe_drivers(
 def _report_driver(report: ProbeReport) -> DriverReport:
     """Return the report of a probe, with its state."""
     candidate = report.candidate
-    devices = [device for platform in report.platforms for device in platform.devices]
+    devices = report.devices
     faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
     broken = report.ok and bool(faults) and all(device.fault for device in devices)
     idle = (report.ok and not devices and not faults) or _NO_PLATFORM in report.reason

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ...icd import discovery
 from ...icd.driver_profiles import ROWS, list_active, locate
 from ...icd.drivers import find_excluding_pattern
+from ...icd.probe import probe_all
 from ...loader.base.linker import can_find_library
 from ...loader.base.search import Candidate, filter_environ
 from .machine import find_cache_directories
@@ -28,14 +29,21 @@ _CHOOSING: Final = (
 )
 
 
-def find_hidden_drivers(drivers: Sequence[DriverReport]) -> dict[str, tuple[str, ...]]:
+def find_hidden_drivers(
+    drivers: Sequence[DriverReport], timeout: float | None = None
+) -> dict[str, tuple[str, ...]]:
     """Return the variables without which there would be more OpenCL drivers, and their libraries.
 
     Args:
         drivers: what the search found with all variables.
+        timeout: seconds for each probe.
     """
     environ = filter_environ()
-    excluded = [one for one in drivers if one.state == "excluded" and _is_there(_search(one))]
+    excluded = [_search(one) for one in drivers if one.state == "excluded"]
+    excluded = [one for one in excluded if _is_there(one)]
+    if not any(one.state == "usable" for one in drivers):  # what is broken would help nobody
+        reports = probe_all(excluded, timeout)
+        excluded = [one.candidate for one in reports if one.devices or not one.probed]
     hidden = {"FAIRLEAD_EXCLUDE": [one.library for one in excluded]}
     for name in dict.fromkeys(name for step in discovery.STEPS for name in step.replaced_by):
         others = discovery.find({key: environ[key] for key in environ if key != name}).candidates

@@ -26,7 +26,8 @@ These are warnings, and `ok` stays True:
   machine;
 - an adapter or plugin finds no device;
 - what another package registers cannot be imported;
-- PyOpenCL or libOpenCL.so.1 finds some of the usable drivers, and not all;
+- PyOpenCL or libOpenCL.so.1 finds some of the usable drivers, and not all; or none, where only
+  packages of this Python, such as Intel's, have drivers;
 - something is odd about a usable driver, adapter or plugin: a platform was refused, a device does
   not describe itself, a context cannot be made, it crashes at exit, it changes the process;
 - an item of FAIRLEAD_QUIRKS has no meaning;
@@ -49,6 +50,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
+from ...icd.discovery import OF_PYTHON
 from ...icd.driver_profiles import find_profile_by_names, parse_switches
 from ...icd.drivers import name_first_driver
 from ...loader.base.search import filter_environ
@@ -155,9 +157,11 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Yield a problem for each driver that other loaders do not find."""
+    is_pip = all(driver.found_via in OF_PYTHON for driver in facts.usable)
     for client in facts.clients:
         if facts.usable and client.reason:
-            yield Problem("error", client.name, f"no platform: {client.reason}", ENV)
+            severity = "warning" if is_pip and client.answers else "error"
+            yield Problem(severity, client.name, f"no platform: {client.reason}", ENV)
         elif client.misses:
             yield Problem(
                 "warning", client.name, f"it does not find {', '.join(client.misses)}", ENV

@@ -206,6 +206,23 @@ SITUATIONS = {
         knobs={},
         library="libother.so",
     ),
+    "another architecture, left out": Situation(
+        1,
+        "OpenCL",
+        "no driver with a device",
+        name_first_driver(),
+        {"FAIRLEAD_EXCLUDE": "libother.so"},
+        {},
+        "libother.so",
+    ),
+    "a driver that crashes, left out": Situation(
+        1,
+        "OpenCL",
+        "no driver with a device",
+        name_first_driver(),
+        {"FAIRLEAD_EXCLUDE": "*"},
+        {"at_load": "abort()"},
+    ),
     "a driver that crashes": Situation(
         1,
         ".so",

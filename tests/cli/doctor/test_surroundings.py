@@ -18,6 +18,7 @@ from helpers.support import FakeDriver, RunPython
 from fairlead.cli.doctor import diagnosis as doctor
 from fairlead.cli.doctor import loaders
 from fairlead.cli.doctor import machine as nodes
+from fairlead.cli.doctor.clients import Client
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
 from fairlead.cli.doctor.report import render
 from fairlead.icd import libopencl
@@ -281,6 +282,24 @@ def test_a_gpu_without_its_driver_is_a_warning() -> None:
     assert facts.ok and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in facts.problems[0].remedy
     registered = dataclasses.replace(USABLE, library="libnvidia-opencl.so.1")
     assert judged(nodes=(NVIDIA,), drivers=(registered,)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("found_via", "answers", "severity"),
+    [
+        ("Python prefix", True, "warning"),
+        ("Python prefix", False, "error"),
+        ("/etc/OpenCL/vendors", True, "error"),
+    ],
+)
+def test_a_healthy_pip_installation_has_no_error(
+    found_via: str, answers: bool, severity: str
+) -> None:
+    """`pip install fairlead[pyopencl,intel]`: PyOpenCL's loader does not look in Intel's places."""
+    client = Client("PyOpenCL 2026.1", "/lib/libOpenCL.so.1", reason="none", answers=answers)
+    driver = dataclasses.replace(USABLE, found_via=found_via)
+    (problem,) = judged(drivers=(driver,), clients=(client,)).problems
+    assert (problem.severity, problem.remedy) == (severity, 'eval "$(fairlead env)"')
 
 
 def test_pyopencl_without_its_loader_is_an_error() -> None:
