@@ -101,6 +101,8 @@ class DriverProfile(Value):
     has_kernels_in_process: bool = False
     #: The program that links compiled kernels; fairlead/cli/doctor/problems.py.
     linker: str = ""
+    #: It links each kernel with the libraries of a C compiler: libgcc.a and libc.so.
+    links_compiler_libraries: bool = False
     #: Threads of the driver run all commands. They do not exist in a fork of the process.
     needs_its_threads: bool = False
     #: Program binaries are PTX, which CUDA runs after a translation; icd/nvidia_ptx.py.
@@ -580,6 +582,16 @@ ROWS: Final = (
         "brings no ld",
         test="cli/doctor/test_surroundings.py::test_pocl_without_ld_is_a_problem",
         sets={"linker": "ld"},
+    ),
+    ProfileRow(
+        id="kernels-need-libgcc",
+        applies=Applies(name=_POCL, product="PoCL", before=(3, 1)),
+        does="lets `fairlead doctor` report that the system has no libgcc.a or no libc.so",
+        evidence="on Debian 13 with binutils and no compiler the first launch of a new kernel ends "
+        "the process of PyPI's 3.0: ld: cannot find -lgcc, -lgcc_s, -lc. Debian's own PoCL depends "
+        "on clang, which brings both",
+        test="cli/doctor/test_surroundings.py::test_pocl_without_libgcc_is_a_problem",
+        sets={"links_compiler_libraries": True},
     ),
     ProfileRow(
         id="threads-end-in-forks",

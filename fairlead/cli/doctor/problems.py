@@ -13,7 +13,7 @@ False, and the exit code of the command is 1:
 - PyOpenCL, or a program that loads libOpenCL.so.1, has no platform although fairlead has one;
 - a manifest says what fairlead understands and other loaders do not;
 - a driver cannot write the cache without which it has no device;
-- a driver needs a program to link kernels, and PATH has none;
+- a driver links kernels by a program that PATH has not, or with libraries that are missing;
 - a driver finds no device, and this user has no access to a device node;
 - the device selector cannot be understood, or selects no device of any adapter or plugin (a
   warning if only fairlead's own adapter has devices).
@@ -48,6 +48,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from glob import glob
 from typing import TYPE_CHECKING, Final
 
 from ...icd.discovery import OF_PYTHON
@@ -60,6 +61,12 @@ from .hiding import explain_idle, find_disabled_repair
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, DriverReport
     from .plugins import PluginState
+
+#: What a C compiler's libraries are, and where LLVM looks for them, as patterns.
+COMPILER_LIBRARIES: Final = {
+    "libgcc.a": ("/usr/lib/gcc/*/*/libgcc.a", "/usr/lib64/gcc/*/*/libgcc.a"),
+    "libc.so": ("/usr/lib/*/libc.so", "/usr/lib64/libc.so", "/usr/lib/libc.so"),
+}
 
 #: A second driver does not cure a wrong path.
 _FIRST_CURE: Final = "cure what is named before, and run `fairlead doctor` again"
@@ -366,13 +373,13 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
                 f"make it writable, or name another directory in {cache.variable}",
             )
     for driver in facts.drivers:
-        for linker in sorted(_list_missing_linkers(driver)):
+        for missing, package in _list_missing_for_links(driver):
             yield Problem(
                 "error",
                 driver.library,
-                f"it links kernels by the program {linker}, which is not on PATH; without it the "
-                "first launch of a kernel may end the process",
-                "install binutils (Debian: apt-get install binutils; Fedora: dnf install binutils)",
+                f"it links kernels {missing}; without it the first launch of a kernel may end the "
+                "process",
+                f"install {package}",
             )
     pyopencl = facts.pyopencl
     if pyopencl and pyopencl.needs and not pyopencl.loader:
@@ -385,10 +392,22 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
         )
 
 
-def _list_missing_linkers(driver: DriverReport) -> set[str]:
-    """Return the programs that a usable driver needs to link kernels, and that PATH has not."""
+def _list_missing_for_links(driver: DriverReport) -> Iterator[tuple[str, str]]:
+    """Yield what a usable driver needs to link kernels and has not, and the packages with it."""
     if driver.state != "usable":
-        return set()
+        return
     profiles = [find_profile_by_names(p.name, p.vendor, p.version) for p in driver.platforms]
-    needed = {profile.linker for profile in profiles if profile.linker}
-    return {linker for linker in needed if not shutil.which(linker)}
+    for linker in sorted({profile.linker for profile in profiles if profile.linker}):
+        if not shutil.which(linker):
+            yield (
+                f"by the program {linker}, which is not on PATH",
+                "binutils (Debian: apt-get install binutils; Fedora: dnf install binutils)",
+            )
+    if any(profile.links_compiler_libraries for profile in profiles):
+        for name, places in COMPILER_LIBRARIES.items():
+            if not any(glob(place) for place in places):
+                yield (
+                    f"with {name}, which is not in {places[0]}",
+                    "a C compiler's libraries (Debian: apt-get install gcc libc6-dev; Fedora: dnf "
+                    "install gcc)",
+                )

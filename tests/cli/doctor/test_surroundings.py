@@ -7,6 +7,7 @@ import grp
 import json
 import os
 import pwd
+import shutil
 import types
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from helpers.doctor import COMMAND, KEYS, Machine, judge, of
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.cli.doctor import diagnosis as doctor
-from fairlead.cli.doctor import loaders
+from fairlead.cli.doctor import loaders, problems
 from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.clients import Client
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
 from fairlead.cli.doctor.report import render
 from fairlead.icd import libopencl
+from fairlead.icd.probe import PlatformReport
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -48,7 +50,7 @@ def test_the_copy_inside_pyopencls_wheel_is_found_and_is_the_one_it_uses(
 def test_the_loader_that_pyopencl_has_in_memory_is_the_one_named(run_python: RunPython) -> None:
     code = """
 import pyopencl
-from fairlead.cli.doctor import loaders
+from fairlead.cli.doctor import loaders, problems
 used = loaders.find_pyopencl().loader
 print(used in {line.split()[-1] for line in open("/proc/self/maps")}, used)
 """
@@ -359,3 +361,42 @@ def test_pocl_without_ld_is_a_problem(
     assert "apt-get install binutils" in remedy
     machine.env["FAIRLEAD_QUIRKS"] = "-kernels-need-ld"
     assert library.name not in of(machine.examine(), "error")
+
+
+def use_pocl(version: str) -> DriverReport:
+    """Return a usable PoCL."""
+    platform = PlatformReport(
+        "Portable Computing Language",
+        "The pocl project",
+        f"OpenCL 3.0 PoCL {version}",
+        "",
+        1,
+        (),
+        (),
+    )
+    return dataclasses.replace(USABLE, platforms=(platform,))
+
+
+@pytest.mark.parametrize("missing", ["libgcc.a", "libc.so"])
+def test_pocl_without_libgcc_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """PyPI's PoCL links kernels with a compiler's libraries, which systems without one lack."""
+    places = {name: (str(tmp_path / "*" / name),) for name in problems.COMPILER_LIBRARIES}
+    monkeypatch.setattr(problems, "COMPILER_LIBRARIES", places)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    (tmp_path / "14").mkdir()
+    for name in places:
+        (tmp_path / "14" / name).touch()
+    pocl = use_pocl("3.0-rc2")
+    assert judged(drivers=(pocl,)).ok
+    (tmp_path / "14" / missing).unlink()
+    (problem,) = judged(drivers=(pocl,)).problems
+    assert (problem.severity, problem.what) == ("error", pocl.library)
+    assert (
+        f"it links kernels with {missing}, which is not in {places[missing][0]}" in problem.reason
+    )
+    assert "apt-get install gcc libc6-dev" in problem.remedy
+    assert judged(drivers=(use_pocl("6.0+debian"),)).ok
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", "-kernels-need-libgcc")
+    assert judged(drivers=(pocl,)).ok
