@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...loader.base.forks import make_lock
+from .._native import lib
 from ..abi import OPENCL
 from ..calls import find_device_profile, find_driver_file, identify_device, query_number
 from ..errors import OpenCLError
@@ -19,6 +20,7 @@ from . import self_tests
 #: The module whose `main` is the self-test.
 SELF_TEST: str = "fairlead.icd.command_buffer.direct_self_test"
 
+_OTHER_PROCESSOR: Final = "it is for x86-64 and aarch64, whose floating point flags it knows"
 _CPU, _NATIVE_KERNEL = OPENCL["CL_DEVICE_TYPE_CPU"], OPENCL["CL_EXEC_NATIVE_KERNEL"]
 
 _known: Final[dict[tuple[str, ...], str | None]] = {}
@@ -44,6 +46,8 @@ def why_not_device(device: int) -> str | None:
 
 
 def _judge(device: int, identity: Sequence[str]) -> str | None:
+    if not lib.fl_direct_runs_here():
+        return _OTHER_PROCESSOR
     if not find_device_profile(device).has_kernels_in_process:
         return "the driver is not PoCL, or a row of driver_profiles.py forbids its version"
     ask, kind = "clGetDeviceInfo", "uint64_t"
@@ -60,4 +64,6 @@ def judge_libraries(paths: Sequence[str]) -> dict[str, str | None]:
     Args:
         paths: the paths of the files. They are tested side by side, unless they have passed before.
     """
+    if not lib.fl_direct_runs_here():
+        return dict.fromkeys(paths, _OTHER_PROCESSOR)
     return self_tests.judge_libraries(paths, "direct", SELF_TEST)

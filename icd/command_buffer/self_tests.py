@@ -156,7 +156,12 @@ kernel void fairlead_everything(global ulong *out, uchar small, ulong large, flo
     *o++ = as_uint(as_float(3u) * four.y);
 #ifdef HOST
     *o++ = (ulong)given % 128; *o++ = (ulong)own % 64;
-    *o++ = __builtin_ia32_stmxcsr() & ~0x3fu;  /* PoCL 5.0 and 6.0 abort on inline assembly */
+    /* PoCL 5.0 and 6.0 abort on inline assembly */
+#ifdef __x86_64__
+    *o++ = __builtin_ia32_stmxcsr() & ~0x3fu;
+#elif defined __aarch64__
+    *o++ = __builtin_arm_rsr64("fpcr");
+#endif
 #else
     *o++ = where(inside);
 #endif

@@ -54,7 +54,7 @@ typedef struct fl_direct_step {
     bool is_alone : 1;           /* it uses local memory, of which a script has one piece */
     uint8_t together;            /* so many threads run its level, if it is the first one of it; 0:
                                     one does */
-    uint16_t flags;              /* MXCSR for a launch */
+    uint32_t flags;              /* of the floating point unit, for a launch */
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
     uint32_t ticks;              /* the least time that it took in a measured pass, in ns */
@@ -93,12 +93,11 @@ uint32_t fl_team_size(const fl_team *team);
 void fl_give_threads_back(fl_team *team);   /* also NULL */
 /* Have all of them awake. false: the system has no processor for one of them soon. */
 bool fl_wake_threads(fl_team *team);
-/* Run it to the end with that many of them. `flags` is the MXCSR of this thread. false: it is so
- * short that this thread alone has it sooner, and nothing was run. */
-bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags);
-/* direct_run.c: run a piece of it; and the MXCSR of this thread. */
-void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags);
-unsigned fl_present_flags(void);
+/* Run it to the end with that many of them. `flags` are those of this thread (float_flags.h).
+ * false: it is so short that this thread alone has it sooner, and nothing was run. */
+bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, uint32_t *flags);
+/* direct_run.c: run a piece of it. */
+void fl_run_piece(const fl_work *work, uint32_t piece, uint32_t *flags);
 
 /* A launch is run by its other function from now on. */
 static inline void fl_take_other(fl_direct_step *s) {

@@ -1,12 +1,10 @@
 /* From a command to a step and its data. What is odd in any way is refused, so that the driver
  * answers as it always does. */
 #include "direct.h"
+#include "float_flags.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#define PLAIN_MXCSR 0x1f80     /* no exceptions, round to nearest */
-#define FLUSHING_MXCSR 0x9fc0  /* and denormals are zero, for operands and results */
 
 static void *take(fl_layout *l, size_t size, size_t alignment) {
     l->at = fl_up(l->at, alignment);
@@ -211,7 +209,7 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
         s->run = special ? special : f->function;
         s->other = special ? f->function : NULL;
         s->is_single = context.groups[0] * context.groups[1] * context.groups[2] == 1;
-        s->flags = f->flushes ? FLUSHING_MXCSR : PLAIN_MXCSR;
+        s->flags = f->flushes ? FL_FLUSHING_FLAGS : FL_PLAIN_FLAGS;
         s->kind = FL_STEP_LAUNCH;
     }
     return FL_DIRECT_FINE;

@@ -1,14 +1,8 @@
 /* Running a script: no call of the driver, no lock, no memory that is asked for. */
 #include "direct.h"
+#include "float_flags.h"
 
 #include <string.h>
-
-#ifdef __x86_64__
-#include <xmmintrin.h>
-#else   /* the engine is off: fl_direct_check refuses everything */
-static unsigned _mm_getcsr(void) { return 0; }
-static void _mm_setcsr(unsigned flags) { (void)flags; }
-#endif
 
 #define CLEARLY 90 /* percent of the time by the other function */
 /* Of each thread: one that was late or kept from running leaves its pieces to others. */
@@ -21,8 +15,6 @@ static void _mm_setcsr(unsigned flags) { (void)flags; }
 
 typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y,
                             size_t z);
-
-unsigned fl_present_flags(void) { return _mm_getcsr(); }
 
 static void launch(const fl_direct_step *s) {
     group_function *run = (group_function *)s->run;
@@ -50,11 +42,11 @@ static void fill(const fl_direct_fill *f) {
     }
 }
 
-static void run(const fl_direct_step *s, unsigned *flags) {
+static void run(const fl_direct_step *s, uint32_t *flags) {
     switch (s->kind) {
     case FL_STEP_LAUNCH:
         if (s->flags != *flags)
-            _mm_setcsr(*flags = s->flags);
+            fl_set_float_flags(*flags = s->flags);
         if (s->is_single)
             ((group_function *)s->run)(s->arguments, s->context, 0, 0, 0);
         else
@@ -94,7 +86,7 @@ static size_t groups_of(const fl_direct_step *s) {
 }
 
 /* One of several parts of a step. What is not a launch has no parts. */
-static void run_part(const fl_direct_step *s, size_t part, size_t parts, unsigned *flags) {
+static void run_part(const fl_direct_step *s, size_t part, size_t parts, uint32_t *flags) {
     size_t groups = groups_of(s), each = groups / parts, rest = groups % parts;
     size_t first = each * part + (part < rest ? part : rest), end = first + each + (part < rest);
     if (first == end)
@@ -104,11 +96,11 @@ static void run_part(const fl_direct_step *s, size_t part, size_t parts, unsigne
         return;
     }
     if (s->flags != *flags)
-        _mm_setcsr(*flags = s->flags);
+        fl_set_float_flags(*flags = s->flags);
     launch_some(s, first, end);
 }
 
-void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags) {
+void fl_run_piece(const fl_work *work, uint32_t piece, uint32_t *flags) {
     uint64_t count = work->count, parts = work->pieces < count ? 1 : work->pieces / count;
     uint64_t first = count * parts * piece / work->pieces,
              end = count * parts * (piece + 1) / work->pieces;
@@ -120,7 +112,7 @@ void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags) {
 
 /* Step by step; if `others`, launches that have another function by that one. */
 static void run_measured(fl_direct_step *s, const fl_direct_step *end, bool others,
-                         unsigned *flags) {
+                         uint32_t *flags) {
     for (int64_t before = fl_now(), after; s < end; s++, before = after) {
         fl_direct_step other = *s;
         uint32_t *ticks = others && s->other ? &s->shared_ticks : &s->ticks;
@@ -164,7 +156,7 @@ bool fl_may_share(const fl_script *script, uint64_t most) {
 }
 
 static bool run_level_together(const fl_script *script, uint32_t place, uint32_t count,
-                               uint64_t alone, fl_team *team, uint32_t threads, unsigned *flags) {
+                               uint64_t alone, fl_team *team, uint32_t threads, uint32_t *flags) {
     uint32_t wanted = PIECES * threads;
     fl_work work = {.steps = fl_steps(script),
                     .count = count,
@@ -190,7 +182,7 @@ static void note_together(fl_direct_step *first, uint64_t alone, uint64_t took) 
 
 /* Level by level. Those that are long are tried with so many threads. If that is 0, those are run
  * together of which it is known to be faster. */
-static void run_levels(fl_script *script, fl_team *team, uint32_t tried, unsigned *flags) {
+static void run_levels(fl_script *script, fl_team *team, uint32_t tried, uint32_t *flags) {
     for (uint32_t place = 0; place < script->step_count;) {
         fl_direct_step *first = fl_step_at(script, place);
         if (!script->order && !tried && !first->together) {
@@ -281,7 +273,7 @@ static bool choose(fl_script *script) {
 
 /* A pass with so many threads as are tried now. For short levels all are awake, as they are in a
  * program that replays often. If other runs or programs keep one, there is none. */
-static bool try_together(fl_script *script, unsigned *flags) {
+static bool try_together(fl_script *script, uint32_t *flags) {
     struct fl_trial *t = &script->trial;
     fl_team *team = fl_take_threads(t->threads, script->limits.threads);
     bool has_all = fl_team_size(team) == t->threads;
@@ -294,7 +286,7 @@ static bool try_together(fl_script *script, unsigned *flags) {
 }
 
 /* A measured pass. Twice as many threads are tried while that is faster. */
-static void measure(fl_script *script, uint32_t pass, unsigned *flags) {
+static void measure(fl_script *script, uint32_t pass, uint32_t *flags) {
     fl_direct_step *first = fl_steps(script), *end = first + script->step_count;
     struct fl_trial *t = &script->trial;
     if (pass < FL_MEASURED) {
@@ -365,7 +357,7 @@ static bool stops(fl_stop *stop) {
 
 uint32_t fl_run_script(fl_script *script, uint32_t times, const unsigned char *values,
                       const fl_direct_series *series, fl_stop *stop) {
-    unsigned before = _mm_getcsr(), flags = before;
+    uint32_t before = fl_float_flags(), flags = before;
     uint32_t turn = 0, pass;
     bool stopped = false;
     fl_direct_step *const first = fl_steps(script), *const end = first + script->step_count;
@@ -389,7 +381,7 @@ uint32_t fl_run_script(fl_script *script, uint32_t times, const unsigned char *v
     }
     if (shares)
         fl_give_threads_back(team);
-    _mm_setcsr(before);
+    fl_set_float_flags(before);
     look_for_failures(script);
     return turn;
 }

@@ -1,16 +1,12 @@
 /* Scripts of commands. Each command is laid out twice by the same function (direct_layout.c):
  * without a block, which says what it needs and whether it can be run, and into the block. */
 #include "direct.h"
+#include "float_flags.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elsewhere nothing is known of the flags of PoCL's threads, and every command is refused. */
-#ifdef __x86_64__
-enum { RUNS_HERE = true };
-#else
-enum { RUNS_HERE = false };
-#endif
+bool fl_direct_runs_here(void) { return FL_KNOWS_FLOAT_FLAGS; }
 
 int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count,
                     const fl_command *commands, uint32_t count, uint8_t *reasons) {
@@ -20,8 +16,7 @@ int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint
     int refused = 0;
     for (uint32_t i = 0; i < count; i++) {
         fl_layout l = {.d = &d, .memory = &memory, .asks = true};
-        reasons[i] = (uint8_t)(RUNS_HERE ? fl_put_command(&l, &commands[i], &step)
-                                         : FL_DIRECT_KERNEL);
+        reasons[i] = (uint8_t)fl_put_command(&l, &commands[i], &step);
         refused += reasons[i] != FL_DIRECT_FINE;
     }
     fl_forget_memory(&memory);

@@ -16,6 +16,7 @@
  * amid a piece would hold up the run. */
 #define _GNU_SOURCE
 #include "direct.h"
+#include "float_flags.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -83,7 +84,7 @@ static uint32_t left_of(member *m, uint32_t number) {
 /* Run the next piece of a member's, of which so many are left. Until it has ended, the work stays
  * as it is. false: it is not the next any more. */
 static bool take_piece(fl_team *team, member *m, uint32_t place, uint32_t number, uint32_t left,
-                       unsigned *flags) {
+                       uint32_t *flags) {
     uint64_t ticket = of_work(number, left);
     if (!left || !atomic_compare_exchange_strong(&m->ticket, &ticket, ticket - 1))
         return false;
@@ -96,7 +97,7 @@ static bool take_piece(fl_team *team, member *m, uint32_t place, uint32_t number
 
 /* Run a thread's own pieces, then those of others that begin none for a while: their memory is in
  * the others' caches, where the next work would need it again. The answer is how many it were. */
-static uint32_t take_pieces(member *m, uint32_t number, unsigned *flags) {
+static uint32_t take_pieces(member *m, uint32_t number, uint32_t *flags) {
     fl_team *team = atomic_load(&m->team);
     uint32_t place = atomic_load(&m->place), threads = atomic_load(&team->threads), done = 0;
     for (uint32_t i = 0; i < threads; i++) {
@@ -141,7 +142,7 @@ static bool goes_on(int64_t began, int64_t *last) {
 static void *help(void *self) {
     member *m = self;
     uint32_t seen = 0;
-    unsigned flags = fl_present_flags();
+    uint32_t flags = fl_float_flags();
     atomic_store(&m->processor, sched_getcpu());
     atomic_fetch_add(&pool.ready, 1);
     for (int64_t began = fl_now(), last = began;;) {
@@ -340,7 +341,7 @@ static bool is_shared(const fl_team *team, uint32_t threads, uint64_t alone, int
     return (are_awake || pause < LOOKED) && now >= atomic_load(&pool.crowded);
 }
 
-bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags) {
+bool fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, uint32_t *flags) {
     bool is_short = work->alone < FL_SHORT;
     int64_t began = is_short ? fl_now() : 0;
     threads = threads < team->size ? threads : team->size;

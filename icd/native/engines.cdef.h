@@ -66,6 +66,8 @@ typedef struct fl_direct_device {
 } fl_direct_device;
 
 typedef struct fl_direct fl_direct;
+/* Whether the flags of this processor's floating point unit are known. */
+bool fl_direct_runs_here(void);
 /* Why each command cannot be run (enum fl_direct_reason), and how many cannot. `functions` are in
  * the order of their kernels' handles. */
 int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,6 +82,19 @@ def test_self_tests_run_side_by_side_and_what_has_passed_is_not_tested_again(
 def test_the_self_test_has_no_inline_assembly() -> None:
     """PoCL 5.0 and 6.0 abort on it."""
     assert b"asm" not in self_tests.SOURCE and "asm" not in direct_self_test._SOURCE
+
+
+def test_a_processor_whose_flags_are_unknown_has_it_off(
+    pocl_wheel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = locate(pocl_wheel)[0]
+    platform = next(one for one in platforms() if one.driver.path == library)
+    elsewhere = SimpleNamespace(fl_direct_runs_here=lambda: False)
+    monkeypatch.setattr(direct_trust, "lib", elsewhere)
+    monkeypatch.setattr(direct_trust, "_known", {})
+    why_not = why_not_device(platform.devices[0].handle)
+    assert why_not == "it is for x86-64 and aarch64, whose floating point flags it knows"
+    assert direct_trust.judge_libraries((library,)) == {library: why_not}
 
 
 def test_a_row_forbids_a_version(pocl_wheel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
