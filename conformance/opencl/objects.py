@@ -5,7 +5,8 @@
 >>> objects.read(queue, numbers)
 [2, 3, 4]
 
-All buffers hold 32-bit integers, so that a case expects a list of numbers.
+All buffers hold 32-bit integers, so that a case expects a list of numbers. Calls may leave out
+arguments at the end: see `complete`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from fairlead.conformance.arrays import handles, ints, sizes
+from fairlead.conformance.arrays import complete, handles, ints, sizes
 from fairlead.conformance.checks import expect, failed, unsupported
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.tables import parse_version
@@ -112,7 +113,8 @@ class CLObjects:
 
     def call(self, routine: str, *arguments: Any) -> None:
         """Call a function that returns its code. The call must succeed."""
-        self.check(getattr(self.table, routine)(*arguments), routine)
+        given = complete(OPENCL.functions[routine], arguments)
+        self.check(getattr(self.table, routine)(*given), routine)
 
     def info(self, routine: str, *handles_and_name: Any) -> bytes:
         """Return the answer to a query: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
@@ -138,7 +140,8 @@ class CLObjects:
     def make(self, routine: str, *arguments: Any) -> int:
         """Call a function that creates an object and has `errcode_ret`. It must succeed."""
         code = ctypes.c_int32(1)
-        handle = getattr(self.cl, routine)(*arguments, ctypes.byref(code))
+        given = complete(OPENCL.functions[routine], arguments, ctypes.byref(code))
+        handle = getattr(self.cl, routine)(*given)
         check(code.value, routine)
         if not handle:
             failed(f"{routine} gives an object", "NULL, and CL_SUCCESS")
@@ -249,9 +252,7 @@ class CLObjects:
         """
         count = count or self.number("clGetMemObjectInfo", buffer, "CL_MEM_SIZE") // 4
         into = (ctypes.c_int32 * count)()
-        self.call(
-            "clEnqueueReadBuffer", queue, buffer, True, 0, ctypes.sizeof(into), into, 0, None, None
-        )
+        self.call("clEnqueueReadBuffer", queue, buffer, True, 0, ctypes.sizeof(into), into)
         return list(into)
 
     def finish(self, queue: int) -> None:

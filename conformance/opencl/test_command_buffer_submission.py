@@ -103,7 +103,7 @@ def test_pipeline(
     for _ in range(8):
         events = [recorder.enqueue_with_event(waits=events if ordered_by == "event" else [])]
         if ordered_by == "barrier":
-            objects.call("clEnqueueBarrierWithWaitList", queue, 0, None, None)
+            objects.call("clEnqueueBarrierWithWaitList", queue)
     objects.finish(queue)
     equal(objects.read(queue, buffer), [255] * 1024, "the buffer")
 

@@ -200,7 +200,7 @@ def test_barrier(objects: CLObjects, out_of_order: int) -> None:
         objects.launch(
             out_of_order, objects.kernel("twice_plus", buffer, ctypes.c_int32(value)), 1024
         )
-        objects.call("clEnqueueBarrierWithWaitList", out_of_order, 0, None, None)
+        objects.call("clEnqueueBarrierWithWaitList", out_of_order)
     objects.finish(out_of_order)
     equal(objects.read(out_of_order, buffer), [((7 * 2 + 3) * 2 + 7) * 2 + 5] * 1024, "the buffer")
 

@@ -177,7 +177,7 @@ def _make_program_from_binary(objects: CLObjects) -> int:
 
 def _make_kernels_in_program(objects: CLObjects) -> int:
     count = ctypes.c_uint32()
-    objects.call("clCreateKernelsInProgram", objects.program, 0, None, ctypes.byref(count))
+    objects.call("clCreateKernelsInProgram", objects.program, 0, None, count)
     kernels = (ctypes.c_void_p * count.value)()
     objects.call("clCreateKernelsInProgram", objects.program, len(kernels), kernels, None)
     return [objects.owned(kernel or 0, "cl_kernel") for kernel in kernels][-1]
@@ -199,7 +199,7 @@ def _make_sub_device(objects: CLObjects) -> int:
         unsupported("the device cannot be partitioned (CL_DEVICE_PARTITION_MAX_SUB_DEVICES)")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
     count = ctypes.c_uint32()
-    objects.call("clCreateSubDevices", objects.device, properties, 0, None, ctypes.byref(count))
+    objects.call("clCreateSubDevices", objects.device, properties, 0, None, count)
     devices = (ctypes.c_void_p * count.value)()
     objects.call("clCreateSubDevices", objects.device, properties, len(devices), devices, None)
     for device in devices:

@@ -19,14 +19,14 @@ from fairlead.icd.objects import CLDevice
 @rule("clEnqueueWriteBuffer", "what is written is read")
 def test_write_and_read(objects: CLObjects, queue: int) -> None:
     buffer, data = objects.buffer([0] * 8), ints(range(4))
-    objects.call("clEnqueueWriteBuffer", queue, buffer, True, 8, 16, data, 0, None, None)
+    objects.call("clEnqueueWriteBuffer", queue, buffer, True, 8, 16, data)
     equal(objects.read(queue, buffer), [0, 0, 0, 1, 2, 3, 0, 0], "the buffer")
 
 
 @rule("clEnqueueCopyBuffer", "copies the bytes")
 def test_copy(objects: CLObjects, queue: int) -> None:
     source, target = objects.buffer(range(8)), objects.buffer([0] * 8)
-    objects.call("clEnqueueCopyBuffer", queue, source, target, 4, 8, 12, 0, None, None)
+    objects.call("clEnqueueCopyBuffer", queue, source, target, 4, 8, 12)
     equal(objects.read(queue, target), [0, 0, 1, 2, 3, 0, 0, 0], "the buffer")
 
 
@@ -35,7 +35,7 @@ def test_copy(objects: CLObjects, queue: int) -> None:
 def test_fill(objects: CLObjects, queue: int, size: int) -> None:
     buffer, pattern = objects.buffer([0] * 96), (ctypes.c_ubyte * size)(*range(1, size + 1))
     expected = bytes(128) + bytes(pattern) * (128 // size) + bytes(128)
-    objects.call("clEnqueueFillBuffer", queue, buffer, pattern, size, 128, 128, 0, None, None)
+    objects.call("clEnqueueFillBuffer", queue, buffer, pattern, size, 128, 128)
     ctypes.memset(pattern, 0xFF, size)
     equal(bytes(ints(objects.read(queue, buffer))), expected, "the buffer")
 
@@ -78,7 +78,7 @@ def test_map(objects: CLObjects, queue: int) -> None:
     mapped = (ctypes.c_int32 * 4).from_address(pointer)
     found, count = list(mapped), objects.number("clGetMemObjectInfo", buffer, "CL_MEM_MAP_COUNT")
     mapped[0] = 50
-    objects.call("clEnqueueUnmapMemObject", queue, buffer, pointer, 0, None, None)
+    objects.call("clEnqueueUnmapMemObject", queue, buffer, pointer)
     objects.finish(queue)
     equal((found, count), ([2, 3, 4, 5], 1), "what was mapped, and CL_MEM_MAP_COUNT")
     equal(objects.read(queue, buffer), [0, 1, 50, 3, 4, 5, 6, 7], "the buffer")
@@ -99,7 +99,7 @@ def test_host_memory(objects: CLObjects, queue: int) -> None:
         (ctypes.addressof(data), list(range(1, 1025))),
         "the address, and the memory",
     )
-    objects.call("clEnqueueUnmapMemObject", queue, buffer, pointer, 0, None, None)
+    objects.call("clEnqueueUnmapMemObject", queue, buffer, pointer)
     objects.finish(queue)
 
 
@@ -125,16 +125,14 @@ def test_destructor(bare_objects: CLObjects) -> None:
 @rule("clEnqueueSVMMemcpy", "SVM: fill, copy, map, and a kernel")
 def test_svm(objects: CLObjects, queue: int) -> None:
     source, target = objects.svm(32), objects.svm(32)
-    objects.call(
-        "clEnqueueSVMMemFill", queue, source, ctypes.byref(ctypes.c_int32(5)), 4, 32, 0, None, None
-    )
+    objects.call("clEnqueueSVMMemFill", queue, source, ctypes.c_int32(5), 4, 32)
     kernel = objects.kernel("copy")
     for index, pointer in enumerate((source, target)):
         objects.call("clSetKernelArgSVMPointer", kernel, index, pointer)
     objects.launch(queue, kernel, 8)
-    objects.call("clEnqueueSVMMemcpy", queue, True, source, target, 16, 0, None, None)
-    objects.call("clEnqueueSVMMap", queue, True, OPENCL["CL_MAP_READ"], target, 32, 0, None, None)
+    objects.call("clEnqueueSVMMemcpy", queue, True, source, target, 16)
+    objects.call("clEnqueueSVMMap", queue, True, OPENCL["CL_MAP_READ"], target, 32)
     found = list((ctypes.c_int32 * 8).from_address(target))
-    objects.call("clEnqueueSVMUnmap", queue, target, 0, None, None)
+    objects.call("clEnqueueSVMUnmap", queue, target)
     objects.finish(queue)
     equal(found, [5] * 8, "the memory")

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, sizes
+from fairlead.conformance.arrays import sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import SIMULTANEOUS, CommandBuffers, expect_code
 from fairlead.conformance.opencl.mutable import UPDATE, Mutable, args
@@ -82,7 +82,6 @@ def test_svm(mutable: Mutable, objects: CLObjects) -> None:
             ctypes.byref(int32(value)),
             4,
             32,
-            *NO_EVENTS,
         )
     kernel = objects.kernel("copy")
     objects.call("clSetKernelArgSVMPointer", kernel, 0, one)

@@ -2,7 +2,9 @@
 
 >>> ur.ok("urQueueFinish", queue)                        # UR_RESULT_SUCCESS, or the case fails
 >>> ur.fails("urQueueFinish", "INVALID_NULL_HANDLE", None)
->>> queue = ur.new("urQueueCreate", context, device, None)
+>>> queue = ur.new("urQueueCreate", context, device)
+
+Arguments at the end may be left out: see `complete`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
+from fairlead.conformance.arrays import complete
 from fairlead.conformance.checks import expect, failed, name_of, unsupported
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
@@ -48,14 +51,18 @@ class URCalls:
 
     def code(self, routine: str, *arguments: Any) -> str:
         """Call a function and return the symbolic name of its code."""
-        return name_of(UR, getattr(self.table, routine)(*arguments))
+        return name_of(UR, self._call(routine, *arguments))
+
+    def _call(self, routine: str, *arguments: Any) -> int:
+        given = complete(UR.functions[routine], arguments)
+        return getattr(self.table, routine)(*given)
 
     def ok(self, routine: str, *arguments: Any) -> None:
         """Call a function that must succeed.
 
         If it answers that it is not implemented, the case is unsupported.
         """
-        code = getattr(self.table, routine)(*arguments)
+        code = self._call(routine, *arguments)
         self.check_supported(routine, code)
         if routine.endswith("Info") and name_of(UR, code) == _NO_SUCH_QUERY:
             unsupported(f"{routine} answers {_NO_SUCH_QUERY}")
@@ -68,7 +75,7 @@ class URCalls:
     def fails(self, routine: str, error: str, *arguments: Any) -> None:
         """Check that a call answers one of the errors ("INVALID_SIZE", or
         "INVALID_SIZE|INVALID_VALUE")."""
-        code = getattr(self.table, routine)(*arguments)
+        code = self._call(routine, *arguments)
         errors = [_PREFIX + name for name in error.split("|")]
         if not set(errors) & set(_UNSUPPORTED):
             self.check_supported(routine, code)
@@ -77,7 +84,7 @@ class URCalls:
     def new(self, routine: str, *arguments: Any) -> int:
         """Call a function and return the handle or address that it writes to its last parameter."""
         made = ctypes.c_void_p()
-        self.ok(routine, *arguments, ctypes.byref(made))
+        self.ok(routine, *complete(UR.functions[routine], arguments, ctypes.byref(made)))
         if not made.value and routine not in _MAY_BE_ZERO:
             failed(f"{routine}: an object", f"{routine}: NULL")
         return made.value or 0
@@ -126,6 +133,11 @@ class URCalls:
         if size.value:
             self.ok(routine, handle, *more, name, size.value, value, None)
         return value.raw[: size.value]
+
+    def is_complete(self, event: int) -> bool:
+        """Return whether the status of an event is UR_EVENT_STATUS_COMPLETE."""
+        status = self.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+        return status == UR["UR_EVENT_STATUS_COMPLETE"]
 
     def struct(self, name: str, **fields: Any) -> Any:
         """Return a struct with its `stype`."""

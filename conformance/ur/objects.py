@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
+from fairlead.conformance.arrays import complete, handles, ints, sizes
 from fairlead.conformance.checks import failed, unsupported
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
@@ -115,7 +115,7 @@ class URObjects:
         """Make a context of some devices; by default of the device under test."""
         chosen = devices or (self.device,)
         return self.own(
-            "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None)
+            "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen))
         )
 
     def queue(self, flags: str = "", *, device: int = 0, context: int = 0) -> int:
@@ -142,10 +142,19 @@ class URObjects:
 
     def barrier(self, queue: int, *after: int) -> int:
         """Enqueue a barrier that waits for events."""
+        return self.enqueue("urEnqueueEventsWaitWithBarrier", queue, after=after)
+
+    def enqueue(self, routine: str, *arguments: Any, after: Sequence[int] = ()) -> int:
+        """Enqueue a command. Returns its event.
+
+        Args:
+            routine: a function that ends with a wait list and an event.
+            arguments: those before them; at the end they may be left out.
+            after: the events of the wait list.
+        """
         waits = len(after), handles(*after) if after else None
-        return self.own(
-            "urEventRelease", self.ur.new("urEnqueueEventsWaitWithBarrier", queue, *waits)
-        )
+        given = complete(UR.functions[routine], arguments, *waits, None)[:-1]
+        return self.own("urEventRelease", self.ur.new(routine, *given))
 
     def wait(self, *events: int) -> None:
         """Wait for events."""
@@ -164,9 +173,7 @@ class URObjects:
         if code.value:
             failed("an OpenCL user event", f"clCreateUserEvent answers {code.value}")
         how = self.ur.struct("ur_event_native_properties_t", isNativeHandleOwned=True)
-        handle = self.ur.new(
-            "urEventCreateWithNativeHandle", event, self.the_context, ctypes.byref(how)
-        )
+        handle = self.ur.new("urEventCreateWithNativeHandle", event, self.the_context, how)
         self.own("urEventRelease", handle)
         return UserEvent(handle, lambda status: cl.clSetUserEventStatus(event, status))
 
@@ -198,9 +205,7 @@ class URObjects:
         """Make a pool of USM allocations."""
         self.ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
         how = self.ur.struct("ur_usm_pool_desc_t")
-        return self.own(
-            "urUSMPoolRelease", self.ur.new("urUSMPoolCreate", self.the_context, ctypes.byref(how))
-        )
+        return self.own("urUSMPoolRelease", self.ur.new("urUSMPoolCreate", self.the_context, how))
 
     def image(self, width: int = 8, height: int = 8, *, context: int = 0) -> int:
         """Make a 2D image of a float channel."""
@@ -233,15 +238,13 @@ class URObjects:
         how = self.ur.struct(
             "ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
         )
-        return self.own(
-            "urSamplerRelease", self.ur.new("urSamplerCreate", self.the_context, ctypes.byref(how))
-        )
+        return self.own("urSamplerRelease", self.ur.new("urSamplerCreate", self.the_context, how))
 
     def physical(self, size: int = 0) -> int:
         """Make physical memory, by default of the smallest size that the device has."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
         made = self.ur.new(
-            "urPhysicalMemCreate", self.the_context, self.device, size or self.granularity(), None
+            "urPhysicalMemCreate", self.the_context, self.device, size or self.granularity()
         )
         return self.own("urPhysicalMemRelease", made)
 
@@ -297,7 +300,7 @@ class URObjects:
         how = self.ur.struct("ur_program_native_properties_t", isNativeHandleOwned=True)
         return self.own(
             "urProgramRelease",
-            self.ur.new("urProgramCreateWithNativeHandle", program, context, ctypes.byref(how)),
+            self.ur.new("urProgramCreateWithNativeHandle", program, context, how),
         )
 
     @cached_property
@@ -311,7 +314,7 @@ class URObjects:
         given = context, source, len(source), None
         program = self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", *given))
         if build:
-            self.ur.ok("urProgramBuild", context, program, None)
+            self.ur.ok("urProgramBuild", context, program)
         return program
 
     def il_program(self, words: bytes = b"") -> int:
@@ -322,7 +325,7 @@ class URObjects:
         module = words or spirv.make_store()
         return self.own(
             "urProgramRelease",
-            self.ur.new("urProgramCreateWithIL", self.the_context, module, len(module), None),
+            self.ur.new("urProgramCreateWithIL", self.the_context, module, len(module)),
         )
 
     def program(self) -> int:
@@ -336,7 +339,7 @@ class URObjects:
         ):
             return self.source_program(kernels.SOURCE)
         program = self.il_program()
-        self.ur.ok("urProgramBuild", self.the_context, program, None)
+        self.ur.ok("urProgramBuild", self.the_context, program)
         return program
 
     def kernel(self, name: str = "store", *, program: int = 0) -> int:
@@ -367,10 +370,8 @@ class URObjects:
             sizes(*size),
             sizes(*local) if local else None,
         )
-        waits = len(after), handles(*after) if after else None
-        routine = "urEnqueueKernelLaunchWithArgsExp"
-        event = self.ur.new(routine, queue, kernel, *shape, *self.arguments(*values), None, *waits)
-        return self.own("urEventRelease", event)
+        given = queue, kernel, *shape, *self.arguments(*values)
+        return self.enqueue("urEnqueueKernelLaunchWithArgsExp", *given, after=after)
 
     def command_buffer(self, *, context: int = 0, **fields: bool) -> int:
         """Make a command-buffer. `flags` are `isUpdatable`, `isInOrder` and `enableProfiling`."""
@@ -385,31 +386,23 @@ class URObjects:
     def write(self, queue: int, buffer: int, numbers: Iterable[int]) -> None:
         """Write int32 numbers to a buffer, and wait for everything in the queue."""
         data = ints(numbers)
-        self.ur.ok(
-            "urEnqueueMemBufferWrite", queue, buffer, True, 0, ctypes.sizeof(data), data, *NO_EVENTS
-        )
+        self.ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 0, ctypes.sizeof(data), data)
         self.ur.ok("urQueueFinish", queue)
 
     def read(self, queue: int, buffer: int, count: int = COUNT) -> list[int]:
         """Return the first int32 numbers of a buffer, after everything in an in-order queue."""
         data = (ctypes.c_int32 * count)()
-        self.ur.ok(
-            "urEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(data), data, *NO_EVENTS
-        )
+        self.ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, ctypes.sizeof(data), data)
         return list(data)
 
     def put(self, queue: int, pointer: int, numbers: Iterable[int]) -> None:
         """Write int32 numbers to USM, and wait for everything in the queue."""
         data = ints(numbers)
-        self.ur.ok(
-            "urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data), 0, None, None
-        )
+        self.ur.ok("urEnqueueUSMMemcpy", queue, True, pointer, data, ctypes.sizeof(data))
         self.ur.ok("urQueueFinish", queue)
 
     def get(self, queue: int, pointer: int, count: int = COUNT) -> list[int]:
         """Return the first int32 numbers of USM."""
         data = (ctypes.c_int32 * count)()
-        self.ur.ok(
-            "urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data), 0, None, None
-        )
+        self.ur.ok("urEnqueueUSMMemcpy", queue, True, data, pointer, ctypes.sizeof(data))
         return list(data)

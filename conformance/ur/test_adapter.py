@@ -19,14 +19,14 @@ def count_of(ur: URCalls, adapter: int) -> int:
 @rule("urAdapterGet", "there is exactly one adapter")
 def test_one_adapter(ur: URCalls) -> None:
     count = ctypes.c_uint32()
-    ur.ok("urAdapterGet", 0, None, ctypes.byref(count))
+    ur.ok("urAdapterGet", 0, None, count)
     equal(count.value, 1, "the number of adapters")
 
 
 @rule("urAdapterGet", "gives the same handle each time, and adds a reference")
 def test_get_again(ur: URCalls, adapter: int) -> None:
     first, again = count_of(ur, adapter), (ctypes.c_void_p * 2)()
-    ur.ok("urAdapterGet", 1, again, None)
+    ur.ok("urAdapterGet", 1, again)
     count = count_of(ur, adapter)
     ur.ok("urAdapterRelease", again[0])
     equal(again[0], adapter, "the handle")
@@ -38,7 +38,7 @@ def test_get_again(ur: URCalls, adapter: int) -> None:
 @rule("urAdapterGet", "a question for the number alone adds no reference")
 def test_count_adds_no_reference(ur: URCalls, adapter: int) -> None:
     first, count = count_of(ur, adapter), ctypes.c_uint32()
-    ur.ok("urAdapterGet", 0, None, ctypes.byref(count))
+    ur.ok("urAdapterGet", 0, None, count)
     equal(count_of(ur, adapter), first, "the reference count")
 
 
@@ -64,7 +64,7 @@ def test_backend(ur: URCalls, adapter: int, platform: int) -> None:
 @rule("urAdapterGetLastError", "gives a message and a number, and no error of its own")
 def test_last_error(ur: URCalls, adapter: int) -> None:
     message, number = ctypes.c_char_p(), ctypes.c_int32()
-    code = ur.code("urAdapterGetLastError", adapter, ctypes.byref(message), ctypes.byref(number))
+    code = ur.code("urAdapterGetLastError", adapter, ctypes.byref(message), number)
     if code not in ("UR_RESULT_SUCCESS", "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"):
         failed("UR_RESULT_SUCCESS", code)
 

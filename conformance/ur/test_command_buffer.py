@@ -12,7 +12,7 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, ints
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -54,9 +54,7 @@ def test_launch_after_finalize(make: URObjects, buffer: int) -> None:
 @rule(ENQUEUE, "enqueue_before_finalize: INVALID_OPERATION or INVALID_COMMAND_BUFFER_EXP")
 def test_enqueue_before_finalize(ur: URCalls, make: URObjects, queue: int) -> None:
     recording = URRecording(make)
-    ur.fails(
-        ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle, *NO_EVENTS
-    )
+    ur.fails(ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +76,7 @@ def test_updatable_without_capabilities(
     if ur.device_says("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"):
         unsupported("the device can update command-buffers")
     how = ur.struct("ur_exp_command_buffer_desc_t", isUpdatable=True)
-    ur.fails(
-        CREATE,
-        "UNSUPPORTED_FEATURE",
-        context,
-        device,
-        ctypes.byref(how),
-        ctypes.byref(ctypes.c_void_p()),
-    )
+    ur.fails(CREATE, "UNSUPPORTED_FEATURE", context, device, how, ctypes.c_void_p())
 
 
 @rule(

@@ -203,7 +203,7 @@ def test_usm_fill(ur: URCalls, make: URObjects, queue: int, memory: int, size: i
     ctypes.memset(pattern, 0, size)
     recording.finalize_and_run(queue)
     out = ctypes.create_string_buffer(SIZE)
-    ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory, SIZE, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory, SIZE)
     equal(out.raw, bytes(range(1, size + 1)) * (SIZE // size), "the bytes")
 
 
@@ -296,7 +296,7 @@ def test_fill(ur: URCalls, make: URObjects, queue: int, buffer: int, size: int) 
     ctypes.memset(pattern, 0, size)
     recording.finalize_and_run(queue)
     out = ctypes.create_string_buffer(SIZE)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out)
     equal(out.raw, b"\0" * size + bytes(range(1, size + 1)) * (SIZE // size - 1), "the bytes")
 
 

@@ -26,7 +26,7 @@ def test_one_device(ur: URCalls, make: URObjects, device: int) -> None:
 def test_properties(ur: URCalls, make: URObjects, device: int) -> None:
     how = ur.struct("ur_context_properties_t", flags=0)
     devices = (ctypes.c_void_p * 1)(device)
-    make.own("urContextRelease", ur.new("urContextCreate", 1, devices, ctypes.byref(how)))
+    make.own("urContextRelease", ur.new("urContextCreate", 1, devices, how))
 
 
 @rule("urContextCreate", "every context is an object of its own")
@@ -51,7 +51,7 @@ def test_all_devices(ur: URCalls, make: URObjects, platform: int) -> None:
 def test_deleter(ur: URCalls, make: URObjects) -> None:
     context, data, seen = make.context(), ctypes.c_int(), []
     deleter = DELETER(lambda pointer: seen.append(pointer))
-    ur.ok("urContextSetExtendedDeleter", context, address(deleter), ctypes.byref(data))
+    ur.ok("urContextSetExtendedDeleter", context, address(deleter), data)
     ur.ok("urContextRetain", context)
     ur.ok("urContextRelease", context)
     equal(seen, [], "calls of the deleter before the context is deleted")

@@ -18,7 +18,7 @@ TYPES = ("UR_DEVICE_TYPE_CPU", "UR_DEVICE_TYPE_GPU", "UR_DEVICE_TYPE_FPGA")
 def list_devices(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
     """Return the devices of a type. DEVICE_NOT_FOUND means none."""
     count = ctypes.c_uint32()
-    code = ur.code("urDeviceGet", platform, UR[kind], 0, None, ctypes.byref(count))
+    code = ur.code("urDeviceGet", platform, UR[kind], 0, None, count)
     if code == "UR_RESULT_ERROR_DEVICE_NOT_FOUND":
         return []
     return query_handles(ur.table.urDeviceGet, "urDeviceGet", check, platform, UR[kind])
@@ -36,7 +36,7 @@ def test_same_handles(ur: URCalls, platform: int, device: int) -> None:
 def test_only_as_many_as_asked_for(ur: URCalls, platform: int) -> None:
     count = len(list_devices(ur, platform))
     found = (ctypes.c_void_p * (count + 1))()
-    ur.ok("urDeviceGet", platform, UR["UR_DEVICE_TYPE_ALL"], 1, found, None)
+    ur.ok("urDeviceGet", platform, UR["UR_DEVICE_TYPE_ALL"], 1, found)
     equal([bool(handle) for handle in found], [True] + [False] * count, "which handles were filled")
 
 
@@ -97,12 +97,7 @@ def test_timestamps(ur: URCalls, device: int) -> None:
     pairs = []
     for _ in range(3):
         device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
-        ur.ok(
-            "urDeviceGetGlobalTimestamps",
-            device,
-            ctypes.byref(device_time),
-            ctypes.byref(host_time),
-        )
+        ur.ok("urDeviceGetGlobalTimestamps", device, device_time, host_time)
         pairs.append((device_time.value, host_time.value))
     equal(pairs, sorted(pairs, key=lambda pair: pair[0]), "the device's times")
     equal(pairs, sorted(pairs, key=lambda pair: pair[1]), "the host's times")
@@ -111,8 +106,8 @@ def test_timestamps(ur: URCalls, device: int) -> None:
 @rule("urDeviceGetGlobalTimestamps", "each time alone can be asked for")
 def test_one_timestamp(ur: URCalls, device: int) -> None:
     time = ctypes.c_uint64()
-    ur.ok("urDeviceGetGlobalTimestamps", device, ctypes.byref(time), None)
-    ur.ok("urDeviceGetGlobalTimestamps", device, None, ctypes.byref(time))
+    ur.ok("urDeviceGetGlobalTimestamps", device, time)
+    ur.ok("urDeviceGetGlobalTimestamps", device, None, time)
 
 
 @rule("urDeviceSelectBinary", "chooses SPIR-V where the device takes it")
@@ -129,7 +124,7 @@ def test_select_binary(ur: URCalls, device: int) -> None:
     if "SPIR-V" not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_IL_VERSION"):
         unsupported("the device takes no SPIR-V")
     chosen = ctypes.c_uint32(7)
-    ur.ok("urDeviceSelectBinary", device, binaries, 2, ctypes.byref(chosen))
+    ur.ok("urDeviceSelectBinary", device, binaries, 2, chosen)
     equal(chosen.value, 1, "the binary")
 
 
@@ -137,14 +132,7 @@ def test_select_binary(ur: URCalls, device: int) -> None:
 def test_select_no_binary(ur: URCalls, device: int) -> None:
     struct, text = UR.get_struct("ur_device_binary_t"), ctypes.create_string_buffer(b"no_target")
     binary = struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text))
-    ur.fails(
-        "urDeviceSelectBinary",
-        "INVALID_BINARY",
-        device,
-        ctypes.byref(binary),
-        1,
-        ctypes.byref(ctypes.c_uint32()),
-    )
+    ur.fails("urDeviceSelectBinary", "INVALID_BINARY", device, binary, 1, ctypes.c_uint32())
 
 
 def make_partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
@@ -164,10 +152,10 @@ def make_partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
 def list_parts(ur: URCalls, device: int, how: Any) -> list[int]:
     """Return the sub-devices."""
     count = ctypes.c_uint32()
-    ur.ok("urDevicePartition", device, ctypes.byref(how), 0, None, ctypes.byref(count))
+    ur.ok("urDevicePartition", device, ctypes.byref(how), 0, None, count)
     found = (ctypes.c_void_p * max(count.value, 1))()
     if count.value:
-        ur.ok("urDevicePartition", device, ctypes.byref(how), count.value, found, None)
+        ur.ok("urDevicePartition", device, ctypes.byref(how), count.value, found)
     return [handle for handle in found[: count.value] if handle]
 
 
@@ -218,4 +206,4 @@ def test_partition_too_large(ur: URCalls, device: int) -> None:
     how = make_partition(ur, device, "UR_DEVICE_PARTITION_BY_COUNTS", count=units + 1)
     count = ctypes.c_uint32()
     errors = "INVALID_DEVICE_PARTITION_COUNT|DEVICE_PARTITION_FAILED|INVALID_VALUE"
-    ur.fails("urDevicePartition", errors, device, ctypes.byref(how), 0, None, ctypes.byref(count))
+    ur.fails("urDevicePartition", errors, device, ctypes.byref(how), 0, None, count)

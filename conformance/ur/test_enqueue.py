@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, handles, ints
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -18,24 +18,9 @@ ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buf
 
 @rule("urEnqueueMemBufferWrite", "blocking: its event is complete when it returns")
 def test_blocking_write(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
-    event = ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferWrite",
-        queue,
-        buffer,
-        True,
-        0,
-        SIZE,
-        ints(range(COUNT)),
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    make.events(event.value or 0)
-    status = ur.info("urEventGetInfo", event.value or 0, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    equal(
-        UR.groups["ur_event_status_t"].get(status, status), "UR_EVENT_STATUS_COMPLETE", "the status"
-    )
+    data = ints(range(COUNT))
+    event = make.enqueue("urEnqueueMemBufferWrite", queue, buffer, True, 0, SIZE, data)
+    equal(ur.is_complete(event), True, "whether its event is complete")
 
 
 @rule("urEnqueueMemBufferRead", "blocking: the data is there when it returns")
@@ -48,9 +33,7 @@ def test_blocking_read(make: URObjects, queue: int, buffer: int) -> None:
 def test_read_with_event(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([0] * COUNT)
-    event = ur.new("urEnqueueMemBufferRead", queue, buffer, False, 0, SIZE, data, 0, None)
-    make.events(event)
-    make.wait(event)
+    make.wait(make.enqueue("urEnqueueMemBufferRead", queue, buffer, False, 0, SIZE, data))
     equal(list(data), list(range(COUNT)), "what was read")
 
 
@@ -59,10 +42,9 @@ def test_read_with_event(ur: URCalls, make: URObjects, queue: int, buffer: int) 
 )
 def test_write_reads_late(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     gate, data = make.user_event(), ints([1] * COUNT)
-    event = ur.new(
-        "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle)
+    event = make.enqueue(
+        "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, after=(gate.handle,)
     )
-    make.events(event)
     gate.complete()
     make.wait(event)
     equal(make.read(queue, buffer), [1] * COUNT, "what was written")
@@ -71,7 +53,7 @@ def test_write_reads_late(ur: URCalls, make: URObjects, queue: int, buffer: int)
 @rule("urEnqueueMemBufferWrite", "writes at an offset, and nothing else")
 def test_write_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 8, 12, ints([1, 2, 3]), 0, None, None)
+    ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 8, 12, ints([1, 2, 3]))
     equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
 
 
@@ -79,7 +61,7 @@ def test_write_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) 
 def test_read_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([0] * 3)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 20, 12, data, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 20, 12, data)
     equal(list(data), [5, 6, 7], "what was read")
 
 
@@ -88,14 +70,14 @@ def test_copy(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     other = make.buffer()
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
-    ur.ok("urEnqueueMemBufferCopy", queue, buffer, other, 16, 8, 40, 0, None, None)
+    ur.ok("urEnqueueMemBufferCopy", queue, buffer, other, 16, 8, 40)
     equal(make.read(queue, other), [-1, -1, *range(4, 14), *[-1] * (COUNT - 12)], "the target")
 
 
 @rule("urEnqueueMemBufferCopy", "within one buffer, regions apart")
 def test_copy_within(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
-    ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, SIZE // 2, SIZE // 2, 0, None, None)
+    ur.ok("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, SIZE // 2, SIZE // 2)
     equal(make.read(queue, buffer), [*range(COUNT // 2), *range(COUNT // 2)], "the buffer")
 
 
@@ -105,19 +87,18 @@ def test_copy_within(ur: URCalls, make: URObjects, queue: int, buffer: int) -> N
 def test_fill(ur: URCalls, make: URObjects, queue: int, buffer: int, size: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     pattern = bytes(range(1, size + 1))
-    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, size, size, SIZE - size, 0, None, None)
+    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, size, size, SIZE - size)
     out = ctypes.create_string_buffer(SIZE)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, SIZE, out)
     equal(out.raw, b"\0" * size + pattern * (SIZE // size - 1), "the bytes")
 
 
 @rule("urEnqueueMemBufferFill", "the pattern may be changed as soon as it returns")
 def test_fill_copies_its_pattern(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     gate, pattern = make.user_event(), ints([3])
-    event = ur.new(
-        "urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, 1, handles(gate.handle)
+    event = make.enqueue(
+        "urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, after=(gate.handle,)
     )
-    make.events(event)
     pattern[0] = 4
     gate.complete()
     make.wait(event)
@@ -129,7 +110,7 @@ def test_read_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> Non
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
     shape = make_offset(4, 1, 2), make_offset(0, 0, 0), make_region(8, 2, 2), ROW, SLICE, 8, 16
-    ur.ok("urEnqueueMemBufferReadRect", queue, buffer, True, *shape, data, 0, None, None)
+    ur.ok("urEnqueueMemBufferReadRect", queue, buffer, True, *shape, data)
     expected = [i for i in range(COUNT) if is_in_box(i, (1, 1, 2), (2, 2, 2))]
     equal(list(data)[:8], expected, "what was read")
     equal(list(data)[8:], [-1] * (COUNT - 8), "what lies behind it")
@@ -139,9 +120,7 @@ def test_read_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> Non
 def test_write_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = make_offset(8, 0, 1), make_offset(4, 1, 0), make_region(8, 3, 2), ROW, SLICE, ROW, SLICE
-    ur.ok(
-        "urEnqueueMemBufferWriteRect", queue, buffer, True, *shape, ints(range(COUNT)), *NO_EVENTS
-    )
+    ur.ok("urEnqueueMemBufferWriteRect", queue, buffer, True, *shape, ints(range(COUNT)))
     expected = [i - 18 + 21 - 16 if is_in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
     equal(make.read(queue, buffer), expected, "the buffer")
 
@@ -152,7 +131,7 @@ def test_copy_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> Non
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
     shape = make_offset(4, 1, 1), make_offset(8, 2, 2), make_region(8, 2, 2), ROW, SLICE, ROW, SLICE
-    ur.ok("urEnqueueMemBufferCopyRect", queue, buffer, other, *shape, 0, None, None)
+    ur.ok("urEnqueueMemBufferCopyRect", queue, buffer, other, *shape)
     expected = [i - 42 + 21 if is_in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
     equal(make.read(queue, other), expected, "the target")
 
@@ -174,7 +153,6 @@ def test_rect_without_pitches(ur: URCalls, make: URObjects, queue: int, buffer: 
         0,
         0,
         data,
-        *NO_EVENTS,
     )
     equal(list(data), list(range(COUNT)), "what was read")
 
@@ -198,7 +176,7 @@ def map_numbers(
         0,
         None,
         None,
-        ctypes.byref(place),
+        place,
     )
     if not place.value:
         failed("an address", "NULL")
@@ -210,7 +188,7 @@ def test_map_for_reading(ur: URCalls, make: URObjects, queue: int, buffer: int) 
     make.write(queue, buffer, range(COUNT))
     place = map_numbers(ur, queue, buffer, "READ", 16, 40)
     found = list((ctypes.c_int32 * 10).from_address(place))
-    ur.ok("urEnqueueMemUnmap", queue, buffer, place, 0, None, None)
+    ur.ok("urEnqueueMemUnmap", queue, buffer, place)
     ur.ok("urQueueFinish", queue)
     equal(found, list(range(4, 14)), "what was read")
 
@@ -227,32 +205,19 @@ def test_map_for_writing(ur: URCalls, make: URObjects, queue: int, buffer: int, 
     make.write(queue, buffer, [0] * COUNT)
     place = map_numbers(ur, queue, buffer, flags)
     (ctypes.c_int32 * COUNT).from_address(place)[:] = range(COUNT)
-    event = ur.new("urEnqueueMemUnmap", queue, buffer, place, 0, None)
-    make.events(event)
-    make.wait(event)
+    make.wait(make.enqueue("urEnqueueMemUnmap", queue, buffer, place))
     equal(make.read(queue, buffer), list(range(COUNT)), "the buffer")
 
 
 @rule("urEnqueueEventsWait", "without a list it waits for everything before it")
 def test_wait_for_all(ur: URCalls, make: URObjects, out_of_order: int, buffer: int) -> None:
     gate = make.user_event()
-    filled = ur.new(
-        "urEnqueueMemBufferFill",
-        out_of_order,
-        buffer,
-        ints([5]),
-        4,
-        0,
-        SIZE,
-        1,
-        handles(gate.handle),
-    )
-    event = ur.new("urEnqueueEventsWait", out_of_order, 0, None)
-    make.events(filled, event)
+    fill = "urEnqueueMemBufferFill", out_of_order, buffer, ints([5]), 4, 0, SIZE
+    filled = make.enqueue(*fill, after=(gate.handle,))
+    event = make.enqueue("urEnqueueEventsWait", out_of_order)
     gate.complete()
     make.wait(event)
-    status = ur.info("urEventGetInfo", filled, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of the command before")
+    equal(ur.is_complete(filled), True, "whether the command before is complete")
 
 
 @pytest.mark.parametrize(
@@ -263,26 +228,13 @@ def test_wait_for_all(ur: URCalls, make: URObjects, out_of_order: int, buffer: i
         "what comes after it does not begin before it is complete",
     ),
 )
-def test_barrier(
-    ur: URCalls, make: URObjects, out_of_order: int, buffer: int, routine: str
-) -> None:
+def test_barrier(make: URObjects, out_of_order: int, buffer: int, routine: str) -> None:
     gate, other = make.user_event(), make.buffer()
     make.write(out_of_order, other, [0] * COUNT)
-    filled = ur.new(
-        "urEnqueueMemBufferFill",
-        out_of_order,
-        buffer,
-        ints([5]),
-        4,
-        0,
-        SIZE,
-        1,
-        handles(gate.handle),
-    )
-    more = (None,) if routine.endswith("Ext") else ()
-    barrier = ur.new(routine, out_of_order, *more, 0, None)
-    copied = ur.new("urEnqueueMemBufferCopy", out_of_order, buffer, other, 0, 0, SIZE, 0, None)
-    make.events(filled, barrier, copied)
+    fill = "urEnqueueMemBufferFill", out_of_order, buffer, ints([5]), 4, 0, SIZE
+    make.enqueue(*fill, after=(gate.handle,))
+    make.enqueue(routine, out_of_order)
+    copied = make.enqueue("urEnqueueMemBufferCopy", out_of_order, buffer, other, 0, 0, SIZE)
     gate.complete()
     make.wait(copied)
     equal(make.read(out_of_order, other), [5] * COUNT, "what was copied after the barrier")
@@ -292,17 +244,14 @@ def test_barrier(
 def test_wait_for_other_queue(ur: URCalls, make: URObjects, queue: int) -> None:
     gate = make.user_event()
     first = make.barrier(make.queue(), gate.handle)
-    event = ur.new("urEnqueueEventsWait", queue, 1, handles(first))
-    make.events(event)
+    event = make.enqueue("urEnqueueEventsWait", queue, after=(first,))
     gate.complete()
     make.wait(event)
-    status = ur.info("urEventGetInfo", first, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of the event in the list")
+    equal(ur.is_complete(first), True, "whether the event in the list is complete")
 
 
 @rule("urDeviceWaitExp", "returns when everything on the device has been executed")
 def test_device_wait(ur: URCalls, make: URObjects, device: int, queue: int) -> None:
     event = make.launch(queue, make.kernel("nothing"))
     ur.ok("urDeviceWaitExp", device)
-    status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of a launch before")
+    equal(ur.is_complete(event), True, "whether a launch before is complete")

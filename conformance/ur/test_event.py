@@ -84,8 +84,7 @@ def test_command_type(ur: URCalls, make: URObjects, queue: int, buffer: int, rou
         "urEnqueueMemBufferWrite": (buffer, False, 0, SIZE, data),
         "urEnqueueMemBufferCopy": (buffer, other, 0, 0, SIZE),
     }
-    event = ur.new(routine, queue, *given.get(routine, ()), 0, None)
-    make.events(event)
+    event = make.enqueue(routine, queue, *given.get(routine, ()))
     make.wait(event)
     kind = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
     equal(UR.groups["ur_command_t"].get(kind, str(kind)), COMMANDS[routine], "the command's type")
@@ -109,13 +108,7 @@ def test_callback(ur: URCalls, make: URObjects, queue: int, when: str) -> None:
 
     callback = make.keep(CALLBACK(notify))
     event = make.barrier(queue, gate.handle)
-    ur.ok(
-        "urEventSetCallback",
-        event,
-        UR[f"UR_EXECUTION_INFO_{when}"],
-        address(callback),
-        ctypes.byref(data),
-    )
+    ur.ok("urEventSetCallback", event, UR[f"UR_EXECUTION_INFO_{when}"], address(callback), data)
     gate.complete()
     make.wait(event)
     if not called.wait(10):
@@ -128,7 +121,7 @@ def test_callback(ur: URCalls, make: URObjects, queue: int, when: str) -> None:
 def test_callback_of_complete_event(ur: URCalls, make: URObjects, queue: int) -> None:
     event, called = make.finished_event(queue), threading.Event()
     callback = make.keep(CALLBACK(lambda *arguments: called.set()))
-    ur.ok("urEventSetCallback", event, UR["UR_EXECUTION_INFO_COMPLETE"], address(callback), None)
+    ur.ok("urEventSetCallback", event, UR["UR_EXECUTION_INFO_COMPLETE"], address(callback))
     if not called.wait(10):
         failed("a call of the callback", "none within 10 s")
 
@@ -156,15 +149,7 @@ def test_no_profiling(ur: URCalls, make: URObjects, queue: int, buffer: int) -> 
     make.wait(event)
     time = ctypes.c_uint64()
     query = UR["UR_PROFILING_INFO_COMMAND_START"]
-    ur.fails(
-        "urEventGetProfilingInfo",
-        "PROFILING_INFO_NOT_AVAILABLE",
-        event,
-        query,
-        8,
-        ctypes.byref(time),
-        None,
-    )
+    ur.fails("urEventGetProfilingInfo", "PROFILING_INFO_NOT_AVAILABLE", event, query, 8, time)
 
 
 @rule("urEventGetInfo", "a command that waits for one that failed has UR_EVENT_STATUS_ERROR")
@@ -186,8 +171,7 @@ def test_wait_for_failed(ur: URCalls, make: URObjects) -> None:
 @rule("urEnqueueTimestampRecordingExp", "the event has a time for its start and its end")
 def test_timestamp(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_TIMESTAMP_RECORDING_SUPPORT_EXP")
-    event = ur.new("urEnqueueTimestampRecordingExp", queue, True, 0, None)
-    make.events(event)
+    event = make.enqueue("urEnqueueTimestampRecordingExp", queue, True)
     times = [
         ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
         for name in TIMES

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import URCalls
@@ -34,7 +33,7 @@ def make_pixels(first: float = 0.0) -> Any:
 def write_image(ur: URCalls, make: URObjects, queue: int) -> int:
     """Return an image with these pixels."""
     image, where = make.image(WIDTH, HEIGHT), (make_offset(), make_region())
-    ur.ok("urEnqueueMemImageWrite", queue, image, True, *where, 0, 0, make_pixels(), *NO_EVENTS)
+    ur.ok("urEnqueueMemImageWrite", queue, image, True, *where, 0, 0, make_pixels())
     ur.ok("urQueueFinish", queue)
     return image
 
@@ -42,7 +41,7 @@ def write_image(ur: URCalls, make: URObjects, queue: int) -> int:
 def read_pixels(ur: URCalls, queue: int, image: int) -> Any:
     """Return the pixels of an image."""
     out, where = make_pixels(-1000), (make_offset(), make_region())
-    ur.ok("urEnqueueMemImageRead", queue, image, True, *where, 0, 0, out, *NO_EVENTS)
+    ur.ok("urEnqueueMemImageRead", queue, image, True, *where, 0, 0, out)
     return out
 
 
@@ -56,7 +55,7 @@ def test_round_trip(ur: URCalls, make: URObjects, queue: int) -> None:
 def test_part(ur: URCalls, make: URObjects, queue: int) -> None:
     image, out = write_image(ur, make, queue), (ctypes.c_float * 16)()
     where = make_offset(3, 2), make_region(2, 2)
-    ur.ok("urEnqueueMemImageRead", queue, image, True, *where, 0, 0, out, *NO_EVENTS)
+    ur.ok("urEnqueueMemImageRead", queue, image, True, *where, 0, 0, out)
     equal(list(out)[0::4], [19.0, 20.0, 27.0, 28.0], "red of four pixels")
 
 
@@ -64,7 +63,7 @@ def test_part(ur: URCalls, make: URObjects, queue: int) -> None:
 def test_copy(ur: URCalls, make: URObjects, queue: int) -> None:
     image, other = (write_image(ur, make, queue) for _ in range(2))
     where = make_offset(0, 0), make_offset(4, 4), make_region(2, 1)
-    ur.ok("urEnqueueMemImageCopy", queue, image, other, *where, *NO_EVENTS)
+    ur.ok("urEnqueueMemImageCopy", queue, image, other, *where)
     equal(read_red(ur, queue, other)[36:38], [0.0, 1.0], "red of the copied pixels")
 
 
@@ -86,7 +85,7 @@ def test_sampled(ur: URCalls, make: URObjects, queue: int) -> None:
     given = ImageValue(image), SamplerValue(sampler), BufferValue(buffer)
     make.launch(queue, make.kernel("sample", program=program), *given, size=(WIDTH, HEIGHT))
     out = (ctypes.c_float * PIXELS)()
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 4 * PIXELS, out, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 4 * PIXELS, out)
     equal(list(out), [float(i) for i in range(PIXELS)], "red of the pixels")
 
 
@@ -246,10 +245,9 @@ def test_copy_slice(ur: URCalls, make: URObjects, context: int, queue: int) -> N
     fill_image(ur, queue, volume, "IMAGE3D")
     start, size = make_box((0, 0, 2), (6, 4, 1))
     origin = UR.get_struct("ur_rect_offset_t")(0, 0, 0)
-    ur.ok("urEnqueueMemImageCopy", queue, volume, image, start, origin, size, 0, None, None)
+    ur.ok("urEnqueueMemImageCopy", queue, volume, image, start, origin, size)
     out = ctypes.create_string_buffer(4 * 24)
-    ends = 0, 0, out, 0, None, None
-    ur.ok("urEnqueueMemImageRead", queue, image, True, origin, size, *ends)
+    ur.ok("urEnqueueMemImageRead", queue, image, True, origin, size, 0, 0, out)
     equal(list(out.raw), list(cut_data("IMAGE3D", (0, 0, 2), (6, 4, 1))), "the bytes of the pixels")
 
 
@@ -310,9 +308,7 @@ def test_too_large(ur: URCalls, context: int) -> None:
         ur, "IMAGE2D", width=ur.device_says("UR_DEVICE_INFO_IMAGE2D_MAX_WIDTH") + 1
     )
     given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(make_format(ur)), ctypes.byref(desc), None
-    ur.fails(
-        "urMemImageCreate", "INVALID_IMAGE_SIZE", context, *given, ctypes.byref(ctypes.c_void_p())
-    )
+    ur.fails("urMemImageCreate", "INVALID_IMAGE_SIZE", context, *given, ctypes.c_void_p())
 
 
 @rule("urEnqueueMemImageRead", "a buffer is not an image")

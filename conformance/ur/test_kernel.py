@@ -14,18 +14,12 @@ from fairlead.loader.ur.abi import UR
 
 @rule("urKernelCreate", "INVALID_KERNEL_NAME for a kernel that the program does not have")
 def test_unknown_name(ur: URCalls, program: int) -> None:
-    ur.fails(
-        "urKernelCreate",
-        "INVALID_KERNEL_NAME",
-        program,
-        b"no_such_kernel",
-        ctypes.byref(ctypes.c_void_p()),
-    )
+    ur.fails("urKernelCreate", "INVALID_KERNEL_NAME", program, b"no_such_kernel", ctypes.c_void_p())
 
 
 @rule("urKernelCreate", "INVALID_KERNEL_NAME for an empty name")
 def test_empty_name(ur: URCalls, program: int) -> None:
-    ur.fails("urKernelCreate", "INVALID_KERNEL_NAME", program, b"", ctypes.byref(ctypes.c_void_p()))
+    ur.fails("urKernelCreate", "INVALID_KERNEL_NAME", program, b"", ctypes.c_void_p())
 
 
 @rule(
@@ -34,7 +28,7 @@ def test_empty_name(ur: URCalls, program: int) -> None:
 )
 def test_not_built(ur: URCalls, make: URObjects) -> None:
     program = make.il_program()
-    code = ur.code("urKernelCreate", program, b"store", ctypes.byref(ctypes.c_void_p()))
+    code = ur.code("urKernelCreate", program, b"store", ctypes.c_void_p())
     if code == "UR_RESULT_SUCCESS":
         failed("an error", code)
 
@@ -92,7 +86,7 @@ def test_sub_group_info(ur: URCalls, make: URObjects, device: int) -> None:
 def test_indirect_access(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     kernel, yes = make.kernel(), ctypes.c_bool(True)
     query = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
-    ur.ok("urKernelSetExecInfo", kernel, query, 1, None, ctypes.byref(yes))
+    ur.ok("urKernelSetExecInfo", kernel, query, 1, None, yes)
     make.launch(queue, kernel, PointerValue(memory), ints([3]))
     equal(make.get(queue, memory), [3] * COUNT, "what the kernel wrote")
 
@@ -129,14 +123,6 @@ def test_two_kernels(make: URObjects, queue: int) -> None:
 def test_cooperative(ur: URCalls, make: URObjects, device: int) -> None:
     count = ctypes.c_uint32()
     size = (ctypes.c_size_t * 3)(1, 1, 1)
-    ur.ok(
-        "urKernelSuggestMaxCooperativeGroupCount",
-        make.kernel(),
-        device,
-        1,
-        size,
-        0,
-        ctypes.byref(count),
-    )
+    ur.ok("urKernelSuggestMaxCooperativeGroupCount", make.kernel(), device, 1, size, 0, count)
     if count.value < 1:
         failed("1 or more", count.value)

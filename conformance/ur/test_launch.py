@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
+from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
@@ -71,8 +71,7 @@ def test_shape(
 @rule(LAUNCH, "no offset and no local size: NULL for both")
 def test_null_shapes(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     given = make.arguments(BufferValue(buffer), ints([9]))
-    event = ur.new(LAUNCH, queue, make.kernel(), 1, None, sizes(COUNT), None, *given, None, 0, None)
-    make.events(event)
+    make.enqueue(LAUNCH, queue, make.kernel(), 1, None, sizes(COUNT), None, *given)
     equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
 
 
@@ -136,7 +135,7 @@ def test_many(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     kernel, (count, array) = make.kernel("add_one"), make.arguments(BufferValue(buffer))
     for _ in range(1000):
-        ur.ok(LAUNCH, queue, kernel, 1, None, sizes(COUNT), None, count, array, None, 0, None, None)
+        ur.ok(LAUNCH, queue, kernel, 1, None, sizes(COUNT), None, count, array)
     equal(make.read(queue, buffer), [1000] * COUNT, "what the launches wrote")
 
 
@@ -149,19 +148,7 @@ def test_too_large_a_group(
         BufferValue(make.buffer(4 * size, context=query_context(ur, queue))), ints([1])
     )
     errors = "INVALID_WORK_GROUP_SIZE|INVALID_WORK_ITEM_SIZE|INVALID_GROUP_SIZE_DIMENSION"
-    ur.fails(
-        LAUNCH,
-        errors,
-        queue,
-        make.kernel(),
-        1,
-        None,
-        sizes(size),
-        sizes(size),
-        *given,
-        None,
-        *NO_EVENTS,
-    )
+    ur.fails(LAUNCH, errors, queue, make.kernel(), 1, None, sizes(size), sizes(size), *given)
 
 
 def query_context(ur: URCalls, queue: int) -> int:
@@ -174,46 +161,28 @@ def test_dimensions(ur: URCalls, make: URObjects, queue: int, buffer: int) -> No
     kernel, given = make.kernel(), make.arguments(BufferValue(buffer), ints([1]))
     for count in (0, 4):
         ones = sizes(*[1] * 4)
-        ur.fails(
-            LAUNCH,
-            "INVALID_WORK_DIMENSION",
-            queue,
-            kernel,
-            count,
-            None,
-            ones,
-            None,
-            *given,
-            None,
-            *NO_EVENTS,
-        )
+        ur.fails(LAUNCH, "INVALID_WORK_DIMENSION", queue, kernel, count, None, ones, None, *given)
 
 
 @rule(LAUNCH, "an argument is missing: INVALID_KERNEL_ARGS")
 def test_missing_argument(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     kernel, given = make.kernel(), make.arguments(BufferValue(buffer))
     errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
-    ur.fails(
-        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
-    )
+    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given)
 
 
 @rule(LAUNCH, "an argument too many: INVALID_KERNEL_ARGUMENT_INDEX or INVALID_KERNEL_ARGS")
 def test_one_argument_too_many(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     kernel, given = make.kernel(), make.arguments(BufferValue(buffer), ints([1]), ints([2]))
     errors = "INVALID_KERNEL_ARGUMENT_INDEX|INVALID_KERNEL_ARGS"
-    ur.fails(
-        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
-    )
+    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given)
 
 
 @rule(LAUNCH, "an argument of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE or INVALID_KERNEL_ARGS")
 def test_argument_of_wrong_size(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     kernel, given = make.kernel(), make.arguments(BufferValue(buffer), ctypes.c_int64(1))
     errors = "INVALID_KERNEL_ARGUMENT_SIZE|INVALID_KERNEL_ARGS"
-    ur.fails(
-        LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
-    )
+    ur.fails(LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given)
 
 
 @pytest.mark.parametrize(
@@ -247,23 +216,10 @@ def test_suggested_size_with_arguments(
     "urEnqueueKernelLaunch", "the launch of earlier versions, with arguments that were set before"
 )
 def test_earlier_form(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
-    kernel, value, event = make.kernel(), ints([17]), ctypes.c_void_p()
+    kernel, value = make.kernel(), ints([17])
     ur.ok("urKernelSetArgMemObj", kernel, 0, None, buffer)
     ur.ok("urKernelSetArgValue", kernel, 1, 4, None, value)
-    ur.ok(
-        "urEnqueueKernelLaunch",
-        queue,
-        kernel,
-        1,
-        sizes(0),
-        sizes(COUNT),
-        None,
-        None,
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    make.events(event.value or 0)
+    make.enqueue("urEnqueueKernelLaunch", queue, kernel, 1, sizes(0), sizes(COUNT))
     equal(make.read(queue, buffer), [17] * COUNT, "what the launch wrote")
 
 
@@ -271,18 +227,7 @@ def test_earlier_form(ur: URCalls, make: URObjects, queue: int, buffer: int) -> 
 def test_properties(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     how = ur.struct("ur_kernel_launch_ext_properties_t", flags=0)
     given = make.arguments(BufferValue(buffer), ints([18]))
-    ur.ok(
-        LAUNCH,
-        queue,
-        make.kernel(),
-        1,
-        None,
-        sizes(COUNT),
-        None,
-        *given,
-        ctypes.byref(how),
-        *NO_EVENTS,
-    )
+    ur.ok(LAUNCH, queue, make.kernel(), 1, None, sizes(COUNT), None, *given, how)
     equal(make.read(queue, buffer), [18] * COUNT, "what the launch wrote")
 
 
@@ -293,22 +238,8 @@ def test_native_command(ur: URCalls, make: URObjects, queue: int) -> None:
     function = make.keep(
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *given: seen.append(given))
     )
-    data, event = ctypes.c_int(), ctypes.c_void_p()
-    place = ctypes.cast(function, ctypes.c_void_p)
-    ur.ok(
-        "urEnqueueNativeCommandExp",
-        queue,
-        place,
-        ctypes.byref(data),
-        0,
-        None,
-        None,
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    make.events(event.value or 0)
-    ur.ok("urEventWait", 1, handles(event.value or 0))
+    data, place = ctypes.c_int(), ctypes.cast(function, ctypes.c_void_p)
+    make.wait(make.enqueue("urEnqueueNativeCommandExp", queue, place, data))
     equal(seen, [(queue, ctypes.addressof(data))], "calls of the function, by queue and data")
 
 
@@ -317,11 +248,6 @@ def test_host_task(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP")
     seen: list[object] = []
     function = make.keep(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(data)))
-    data, event = ctypes.c_int(), ctypes.c_void_p()
-    place = ctypes.cast(function, ctypes.c_void_p)
-    ur.ok(
-        "urEnqueueHostTaskExp", queue, place, ctypes.byref(data), None, 0, None, ctypes.byref(event)
-    )
-    make.events(event.value or 0)
-    make.wait(event.value or 0)
+    data, place = ctypes.c_int(), ctypes.cast(function, ctypes.c_void_p)
+    make.wait(make.enqueue("urEnqueueHostTaskExp", queue, place, data))
     equal(seen, [ctypes.addressof(data)], "calls of the function, by data")

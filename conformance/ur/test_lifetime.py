@@ -90,7 +90,7 @@ def test_free_waits_for_commands(ur: URCalls, make: URObjects, queue: int, buffe
     for value in range(20):
         make.launch(queue, kernel, PointerValue(memory), ints([value]))
     data = ints([0] * COUNT)
-    ur.ok("urEnqueueUSMMemcpy", queue, False, data, memory, 4 * COUNT, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, False, data, memory, 4 * COUNT)
     make.release(memory)
     ur.ok("urQueueFinish", queue)
     equal(list(data), [19] * COUNT, "what the copy that was enqueued before read")

@@ -63,10 +63,10 @@ def test_use_host_pointer(ur: URCalls, make: URObjects, queue: int) -> None:
         0,
         None,
         None,
-        ctypes.byref(place),
+        place,
     )
     seen, where = list(host), place.value
-    ur.ok("urEnqueueMemUnmap", queue, buffer, place, 0, None, None)
+    ur.ok("urEnqueueMemUnmap", queue, buffer, place)
     ur.ok("urQueueFinish", queue)
     equal(where, ctypes.addressof(host), "where it is mapped")
     equal(
@@ -134,17 +134,14 @@ def test_misaligned(ur: URCalls, make: URObjects) -> None:
     if step < 8:
         unsupported("the device aligns to no more than a number")
     region = ur.struct("ur_buffer_region_t", origin=step // 2, size=step)
-    given = (
-        make.buffer(3 * step),
-        UR["UR_MEM_FLAG_READ_WRITE"],
-        UR["UR_BUFFER_CREATE_TYPE_REGION"],
-        ctypes.byref(region),
-    )
     ur.fails(
         "urMemBufferPartition",
         "MISALIGNED_SUB_BUFFER_OFFSET|INVALID_BUFFER_SIZE",
-        *given,
-        ctypes.byref(ctypes.c_void_p()),
+        make.buffer(3 * step),
+        UR["UR_MEM_FLAG_READ_WRITE"],
+        UR["UR_BUFFER_CREATE_TYPE_REGION"],
+        region,
+        ctypes.c_void_p(),
     )
 
 
@@ -157,6 +154,6 @@ def test_unwritten(make: URObjects, queue: int, buffer: int) -> None:
 def test_released_while_in_use(ur: URCalls, make: URObjects, queue: int) -> None:
     source, target = make.buffer(), make.buffer()
     make.write(queue, source, range(COUNT))
-    make.events(ur.new("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE, 0, None))
+    make.enqueue("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE)
     make.release(source)
     equal(make.read(queue, target), list(range(COUNT)), "what the copy gave")

@@ -198,7 +198,7 @@ def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int) -> N
     how = ur.struct("ur_mem_native_properties_t", isNativeHandleOwned=True)
     buffer = make.own(
         "urMemRelease",
-        ur.new("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(how)),
+        ur.new("urMemBufferCreateWithNativeHandle", native, context, how),
     )
     make.launch(queue, make.kernel(), BufferValue(buffer), ints([9]))
     equal(make.read(queue, buffer), [9] * COUNT, "what the kernel wrote")
@@ -251,10 +251,7 @@ def test_native_event(make: URObjects, queue: int, buffer: int) -> None:
 @rule("urDeviceCreateWithNativeHandle", "gives the handle that urDeviceGet gives")
 def test_same_device(ur: URCalls, world: World, device: int) -> None:
     made = ur.new(
-        "urDeviceCreateWithNativeHandle",
-        ur.new("urDeviceGetNativeHandle", device),
-        world.adapter,
-        None,
+        "urDeviceCreateWithNativeHandle", ur.new("urDeviceGetNativeHandle", device), world.adapter
     )
     ur.ok("urDeviceRelease", made)
     equal(made, device, "the handle")
@@ -266,7 +263,6 @@ def test_same_platform(ur: URCalls, world: World, platform: int) -> None:
         "urPlatformCreateWithNativeHandle",
         ur.new("urPlatformGetNativeHandle", platform),
         world.adapter,
-        None,
     )
     equal(made, platform, "the handle")
 
@@ -276,9 +272,7 @@ def test_image(ur: URCalls, world: World) -> None:
     native = ur.new("urMemGetNativeHandle", world.the_image, world.device)
     how = ur.struct("ur_mem_native_properties_t", isNativeHandleOwned=False)
     shape = ctypes.byref(world.image_format()), ctypes.byref(world.image_shape())
-    made = ur.new(
-        "urMemImageCreateWithNativeHandle", native, world.the_context, *shape, ctypes.byref(how)
-    )
+    made = ur.new("urMemImageCreateWithNativeHandle", native, world.the_context, *shape, how)
     width = ur.info("urMemImageGetInfo", made, "UR_IMAGE_INFO_WIDTH")
     ur.ok("urMemRelease", made)
     equal(width, ur.info("urMemImageGetInfo", world.the_image, "UR_IMAGE_INFO_WIDTH"), "the width")

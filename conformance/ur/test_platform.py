@@ -14,19 +14,19 @@ from fairlead.loader.ur.abi import API_VERSION, UR
 @rule("urPlatformGet", "gives identical handles at every call")
 def test_same_handles(ur: URCalls, adapter: int) -> None:
     count = ctypes.c_uint32()
-    ur.ok("urPlatformGet", adapter, 0, None, ctypes.byref(count))
+    ur.ok("urPlatformGet", adapter, 0, None, count)
     first, again = ((ctypes.c_void_p * count.value)() for _ in range(2))
-    ur.ok("urPlatformGet", adapter, count.value, first, None)
-    ur.ok("urPlatformGet", adapter, count.value, again, None)
+    ur.ok("urPlatformGet", adapter, count.value, first)
+    ur.ok("urPlatformGet", adapter, count.value, again)
     equal(list(again), list(first), "the handles")
 
 
 @rule("urPlatformGet", "fills no more than NumEntries handles")
 def test_only_as_many_as_asked_for(ur: URCalls, adapter: int) -> None:
     count = ctypes.c_uint32()
-    ur.ok("urPlatformGet", adapter, 0, None, ctypes.byref(count))
+    ur.ok("urPlatformGet", adapter, 0, None, count)
     found = (ctypes.c_void_p * (count.value + 1))()
-    ur.ok("urPlatformGet", adapter, 1, found, None)
+    ur.ok("urPlatformGet", adapter, 1, found)
     equal(
         [bool(handle) for handle in found],
         [True] + [False] * count.value,
@@ -37,7 +37,7 @@ def test_only_as_many_as_asked_for(ur: URCalls, adapter: int) -> None:
 @rule("urPlatformGetApiVersion", "is the version of the API")
 def test_version(ur: URCalls, platform: int) -> None:
     version = ctypes.c_uint32()
-    ur.ok("urPlatformGetApiVersion", platform, ctypes.byref(version))
+    ur.ok("urPlatformGetApiVersion", platform, version)
     equal(version.value, API_VERSION, "the version")
 
 

@@ -49,7 +49,7 @@ def test_limits(ur: URCalls, make: URObjects, context: int) -> None:
         "ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 16, minDriverAllocSize=1 << 16
     )
     how = ur.struct("ur_usm_pool_desc_t", pNext=ctypes.addressof(limits))
-    pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
+    pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, how))
     make.usm("Device", pool=pool)
 
 
@@ -67,7 +67,7 @@ def make_experimental_pool(ur: URCalls, make: URObjects, context: int) -> int:
     """Make a pool by urUSMPoolCreateExp."""
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     how = ur.struct("ur_usm_pool_desc_t")
-    pool = ur.new("urUSMPoolCreateExp", context, make.device, ctypes.byref(how))
+    pool = ur.new("urUSMPoolCreateExp", context, make.device, how)
     return make.own("urUSMPoolDestroyExp", context, make.device, pool)
 
 

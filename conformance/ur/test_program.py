@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from fairlead.conformance.arrays import NO_EVENTS, handles, ints
+from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import equal, expect, failed, rule, unsupported
 from fairlead.conformance.ur import kernels, spirv
 from fairlead.conformance.ur.calls import URCalls
@@ -26,12 +26,7 @@ def query_binary(ur: URCalls, program: int) -> bytes:
     room = ctypes.create_string_buffer(max(length, 1))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
     ur.ok(
-        "urProgramGetInfo",
-        program,
-        UR["UR_PROGRAM_INFO_BINARIES"],
-        ctypes.sizeof(places),
-        places,
-        None,
+        "urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(places), places
     )
     return room.raw[:length]
 
@@ -48,14 +43,14 @@ def make_from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) ->
 @rule("urProgramCreateWithIL", "a program from SPIR-V is built and run")
 def test_il(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
     program = make.il_program()
-    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramBuild", context, program)
     equal(run_store(make, queue, program, buffer, 12), [12] * COUNT, "what its kernel wrote")
 
 
 @rule("urProgramBuildExp", "builds for the devices that are named")
 def test_build_exp(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     program = make.il_program()
-    ur.ok("urProgramBuildExp", program, 1, handles(make.device), 0, None)
+    ur.ok("urProgramBuildExp", program, 1, handles(make.device), 0)
     equal(run_store(make, queue, program, buffer, 13), [13] * COUNT, "what its kernel wrote")
 
 
@@ -74,13 +69,11 @@ def test_compile_and_link(
     ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
     program = make.il_program()
-    ur.ok("urProgramCompile", context, program, None)
+    ur.ok("urProgramCompile", context, program)
     kind = ur.info(
         "urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE", make.device
     )
-    linked = make.own(
-        "urProgramRelease", ur.new("urProgramLink", context, 1, handles(program), None)
-    )
+    linked = make.own("urProgramRelease", ur.new("urProgramLink", context, 1, handles(program)))
     equal(run_store(make, queue, linked, buffer, 14), [14] * COUNT, "what its kernel wrote")
     equal(
         kind, UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"], "the binary type after urProgramCompile"
@@ -92,7 +85,7 @@ def test_compile_and_link_exp(
     ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
     program = make.il_program()
-    ur.ok("urProgramCompileExp", program, 1, handles(make.device), 0, None)
+    ur.ok("urProgramCompileExp", program, 1, handles(make.device), 0)
     given = context, 1, handles(make.device), 0, 1, handles(program), None
     linked = make.own("urProgramRelease", ur.new("urProgramLinkExp", *given))
     equal(run_store(make, queue, linked, buffer, 15), [15] * COUNT, "what its kernel wrote")
@@ -103,10 +96,10 @@ def test_no_il(ur: URCalls, make: URObjects, context: int) -> None:
     make.il_program()
     made = ctypes.c_void_p()
     data = b"this is not a module of any intermediate language at all, surely."
-    code = ur.code("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
+    code = ur.code("urProgramCreateWithIL", context, data, len(data), None, made)
     if code == "UR_RESULT_SUCCESS":
         make.own("urProgramRelease", made.value or 0)
-        ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE|INVALID_BINARY", context, made, None)
+        ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE|INVALID_BINARY", context, made)
     else:
         equal(code, "UR_RESULT_ERROR_INVALID_BINARY", "the answer")
 
@@ -116,7 +109,7 @@ def test_binary(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     again = make_from_binary(ur, make, context, query_binary(ur, program))
-    ur.ok("urProgramBuild", context, again, None)
+    ur.ok("urProgramBuild", context, again)
     equal(run_store(make, queue, again, buffer, 16), [16] * COUNT, "what its kernel wrote")
 
 
@@ -159,7 +152,7 @@ def test_build_info(ur: URCalls, device: int, program: int) -> None:
 @rule("urProgramBuild", "PROGRAM_BUILD_FAILURE, and a log that says why")
 def test_build_failure(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     program = make.source_program(kernels.BROKEN, build=False)
-    ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE", context, program, None)
+    ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE", context, program)
     log = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_LOG", device)
     if "undeclared" not in log:
         failed("a log that names `undeclared`", repr(log[:80]))
@@ -187,7 +180,7 @@ def test_specialisation(
         spirv.SPEC_ID, 4, ctypes.addressof(value)
     )
     ur.ok("urProgramSetSpecializationConstants", program, 1, ctypes.byref(info))
-    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramBuild", context, program)
     equal(run_store(make, queue, program, buffer, 5), [105] * COUNT, "value and constant")
 
 
@@ -247,14 +240,7 @@ def make_with_variable(ur: URCalls, make: URObjects, context: int) -> int:
 def test_variable_pointer(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     program, size = make_with_variable(ur, make, context), ctypes.c_size_t()
     place = ctypes.c_void_p()
-    ur.ok(
-        "urProgramGetGlobalVariablePointer",
-        device,
-        program,
-        b"variable",
-        ctypes.byref(size),
-        ctypes.byref(place),
-    )
+    ur.ok("urProgramGetGlobalVariablePointer", device, program, b"variable", size, place)
     equal((size.value, bool(place.value)), (4, True), "the size, and whether there is an address")
 
 
@@ -269,16 +255,6 @@ def test_variable(ur: URCalls, make: URObjects, context: int, queue: int) -> Non
         if value:
             given = queue, program, b"variable", True, 4, 0, ints([value]), 0, None, None
             ur.ok("urEnqueueDeviceGlobalVariableWrite", *given)
-        ur.ok(
-            "urEnqueueDeviceGlobalVariableRead",
-            queue,
-            program,
-            b"variable",
-            True,
-            4,
-            0,
-            out,
-            *NO_EVENTS,
-        )
+        ur.ok("urEnqueueDeviceGlobalVariableRead", queue, program, b"variable", True, 4, 0, out)
         seen.append(out[0])
     equal(seen, [5, 8], "what was read")

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fairlead.conformance.arrays import handles, ints
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -69,8 +69,7 @@ def test_finish(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     ]
     ur.ok("urQueueFinish", queue)
     for event in events:
-        status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-        equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of a launch after urQueueFinish")
+        equal(ur.is_complete(event), True, "whether a launch after urQueueFinish is complete")
 
 
 @rule("urQueueFinish", "an empty queue is finished")
@@ -89,11 +88,8 @@ def test_flush(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
 @rule("urQueueFlush", "returns although a command waits for an event")
 def test_flush_does_not_wait(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     gate = make.user_event()
-    make.events(
-        ur.new(
-            "urEnqueueMemBufferFill", queue, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
-        )
-    )
+    fill = "urEnqueueMemBufferFill", queue, buffer, ints([5]), 4, 0, SIZE
+    make.enqueue(*fill, after=(gate.handle,))
     flush = threading.Thread(target=ur.code, args=("urQueueFlush", queue))
     flush.start()
     flush.join(5)
@@ -119,9 +115,7 @@ def test_in_order(make: URObjects, queue: int, buffer: int) -> None:
 )
 def test_empty(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.ok("urQueueFinish", queue)
-    answer = ur.code(
-        "urQueueGetInfo", queue, UR["UR_QUEUE_INFO_EMPTY"], 0, None, ctypes.byref(ctypes.c_size_t())
-    )
+    answer = ur.code("urQueueGetInfo", queue, UR["UR_QUEUE_INFO_EMPTY"], 0, None, ctypes.c_size_t())
     if answer != "UR_RESULT_SUCCESS":
         unsupported(f"the adapter answers {answer}")
     idle = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
@@ -138,8 +132,7 @@ def test_two_queues(ur: URCalls, make: URObjects, buffer: int) -> None:
     first, second = make.queue(), make.queue()
     event = make.launch(first, make.kernel(), BufferValue(buffer), ints([6]))
     other = make.buffer()
-    copied = ur.new("urEnqueueMemBufferCopy", second, buffer, other, 0, 0, SIZE, 1, handles(event))
-    make.events(copied)
+    make.enqueue("urEnqueueMemBufferCopy", second, buffer, other, 0, 0, SIZE, after=(event,))
     ur.ok("urQueueFlush", first)
     equal(
         make.read(second, other),
@@ -165,28 +158,11 @@ def test_out_of_order_does_not_wait(
     ur: URCalls, make: URObjects, out_of_order: int, buffer: int
 ) -> None:
     gate = make.user_event()
-    data = ints([0] * COUNT)
-    held = ur.new(
-        "urEnqueueMemBufferRead",
-        out_of_order,
-        buffer,
-        False,
-        0,
-        SIZE,
-        data,
-        1,
-        handles(gate.handle),
-    )
-    free = ur.new(
-        "urEnqueueMemBufferFill", out_of_order, make.buffer(), ints([1]), 4, 0, SIZE, 0, None
-    )
-    make.events(held, free)
-    ur.ok("urEventWait", 1, handles(free))  # it would hang here
-    status = ur.info("urEventGetInfo", held, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    read = "urEnqueueMemBufferRead", out_of_order, buffer, False, 0, SIZE, ints([0] * COUNT)
+    held = make.enqueue(*read, after=(gate.handle,))
+    fill = "urEnqueueMemBufferFill", out_of_order, make.buffer(), ints([1]), 4, 0, SIZE
+    make.wait(make.enqueue(*fill))  # it would hang here
+    is_complete = ur.is_complete(held)
     gate.complete()
     ur.ok("urQueueFinish", out_of_order)
-    equal(
-        status == UR["UR_EVENT_STATUS_COMPLETE"],
-        False,
-        "whether the first command is complete before its event",
-    )
+    equal(is_complete, False, "whether the first command is complete before its event")

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, handles
+from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -56,7 +56,7 @@ class Captures:
         """Check whether queues are captured."""
         for queue in queues:
             found = ctypes.c_bool()
-            self.ur.ok("urQueueIsGraphCaptureEnabledExp", queue, byref(found))
+            self.ur.ok("urQueueIsGraphCaptureEnabledExp", queue, found)
             equal(found.value, captured, "whether the queue is captured")
 
     def end(self, queue: int) -> int:
@@ -68,7 +68,7 @@ class Captures:
 
     def run(self, executable: int, queue: int) -> None:
         """Run an executable graph to its end."""
-        self.ur.ok("urEnqueueGraphExp", queue, executable, *NO_EVENTS)
+        self.ur.ok("urEnqueueGraphExp", queue, executable)
         self.ur.ok("urQueueFinish", queue)
 
     def fails_to_wait(self, error: str, queue: int, *events: int) -> None:
@@ -94,12 +94,11 @@ def test_capture(captures: Captures, ur: URCalls, make: URObjects, flags: str) -
     shown = ur.new("urQueueGetGraphExp", queue)
     first = captures.launch(queue, "add_one", out)
     second = captures.launch(queue, "add_one", out, after=(first,))
-    copy = queue, out, other, 0, 0, SIZE, 1, handles(second), None
-    ur.ok("urEnqueueMemBufferCopy", *copy)
+    ur.ok("urEnqueueMemBufferCopy", queue, out, other, 0, 0, SIZE, 1, handles(second))
     make.wait(early)
     captures.expect(other, 1)
     graph, empty = ur.new(END, queue), ctypes.c_bool(True)
-    ur.ok("urGraphIsEmptyExp", graph, byref(empty))
+    ur.ok("urGraphIsEmptyExp", graph, empty)
     equal((graph, empty.value), (shown, False), "the graph, and whether it is empty")
     captures.expect_captured(queue, captured=False)
     captures.expect(out, 0)
@@ -170,14 +169,14 @@ def test_refusals(captures: Captures, ur: URCalls, make: URObjects, queue: int) 
     inside = captures.launch(queue, "add_one", out)
     ur.fails("urQueueFinish", REFUSED, queue)
     read = out, True, 0, SIZE, room
-    ur.fails("urEnqueueMemBufferRead", REFUSED, queue, *read, *NO_EVENTS)
-    ur.fails("urEnqueueMemBufferRead", REFUSED, other, *read, 1, handles(inside), None)
+    ur.fails("urEnqueueMemBufferRead", REFUSED, queue, *read)
+    ur.fails("urEnqueueMemBufferRead", REFUSED, other, *read, 1, handles(inside))
     captures.fails_to_wait(REFUSED, queue, early)
     captures.fails_to_wait(REFUSED, other, early, inside)
     ur.fails("urEnqueueTimestampRecordingExp", REFUSED, queue, False, 0, None, place)
     ur.fails("urEventWait", INTERNAL, 1, handles(inside))
     status = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"]
-    ur.fails("urEventGetInfo", INTERNAL, inside, status, 4, room, None)
+    ur.fails("urEventGetInfo", INTERNAL, inside, status, 4, room)
     ur.ok(BEGIN, other)
     captures.fails_to_wait("GRAPH_CAPTURE_MERGE_ATTEMPT", other, inside)
     captures.end(other)
@@ -204,7 +203,7 @@ def test_graph_in_use(captures: Captures, ur: URCalls, make: URObjects, queue: i
     another, numbers = ur.new("urGraphCreateExp", make.the_context), list[int]()
     for made in (graph, another):
         number = ctypes.c_uint64()
-        ur.ok("urGraphGetIdExp", made, byref(number))
+        ur.ok("urGraphGetIdExp", made, number)
         numbers.append(number.value)
     equal(called, [], "the calls before the graph is destroyed")
     for made in (graph, another):
@@ -253,10 +252,9 @@ def test_released(captures: Captures, ur: URCalls, make: URObjects, queue: int) 
     source, room = make.buffer(), ctypes.create_string_buffer(SIZE)
     kernel, pattern = make.kernel("add_one"), bytes(range(16))
     ur.ok(BEGIN, queue)
-    fill = queue, source, pattern, len(pattern), 0, SIZE, *NO_EVENTS
-    ur.ok("urEnqueueMemBufferFill", *fill)
+    ur.ok("urEnqueueMemBufferFill", queue, source, pattern, len(pattern), 0, SIZE)
     make.release(make.launch(queue, kernel, BufferValue(source)))
-    ur.ok("urEnqueueMemBufferRead", queue, source, False, 0, SIZE, room, *NO_EVENTS)
+    ur.ok("urEnqueueMemBufferRead", queue, source, False, 0, SIZE, room)
     executable = captures.end(queue)
     make.release(source)
     make.release(kernel)

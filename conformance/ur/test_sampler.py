@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 
 from fairlead.conformance.checks import each, equal
@@ -22,7 +20,7 @@ def make_sampler(
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     modes = {"addressingMode": UR[addressing], "filterMode": UR[filter_mode]}
     how = ur.struct("ur_sampler_desc_t", normalizedCoords=normalised, **modes)
-    return make.own("urSamplerRelease", ur.new("urSamplerCreate", context, ctypes.byref(how)))
+    return make.own("urSamplerRelease", ur.new("urSamplerCreate", context, how))
 
 
 @pytest.mark.parametrize(

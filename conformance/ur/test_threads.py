@@ -20,7 +20,6 @@ from fairlead.conformance.ur.kinds import KINDS, Kind
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.conformance.ur.world import World
-from fairlead.loader.ur.abi import UR
 
 THREADS = 8
 ROUNDS = 20
@@ -187,8 +186,7 @@ def test_events(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
         for _ in range(ROUNDS):
             event = make.event(queue)
             ur.ok("urQueueFinish", queue)
-            status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-            equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status")
+            equal(ur.is_complete(event), True, "whether the event is complete")
         make.close()
 
     run_together(work)
@@ -202,9 +200,7 @@ def test_one_queue(ur: URCalls, make: URObjects, queue: int) -> None:
     def work(number: int) -> None:
         pattern = ints([number])
         for _ in range(ROUNDS):
-            ur.ok(
-                "urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE, 0, None, None
-            )
+            ur.ok("urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE)
 
     run_together(work)
     for number, buffer in enumerate(buffers):

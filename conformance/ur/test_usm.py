@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, handles, ints
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import USM_KINDS, select_kinds
@@ -111,10 +111,8 @@ def test_alignment(
 def test_sizes(ur: URCalls, make: URObjects, queue: int, kind: str) -> None:
     for size in (1, 3, 1 << 24):
         memory, out = make.usm(kind, size), ctypes.c_uint8()
-        ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size, 0, None, None)
-        ur.ok(
-            "urEnqueueUSMMemcpy", queue, True, ctypes.byref(out), memory + size - 1, 1, *NO_EVENTS
-        )
+        ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size)
+        ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory + size - 1, 1)
         equal(out.value, 7, f"the last byte of {size}")
 
 
@@ -136,16 +134,15 @@ def test_apart(make: URObjects, kind: str) -> None:
 def test_copies(ur: URCalls, make: URObjects, queue: int, source: str, destination: str) -> None:
     first, second = make.usm(source), make.usm(destination)
     make.put(queue, first, range(COUNT))
-    ur.ok("urEnqueueUSMMemcpy", queue, False, second, first, SIZE, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, False, second, first, SIZE)
     equal(make.get(queue, second), list(range(COUNT)), "what was copied")
 
 
 @rule("urEnqueueUSMMemcpy", "blocking: the memory is there when it returns")
 def test_blocking_copy(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     make.put(queue, memory, [5] * COUNT)
-    data, event = ints([0] * COUNT), ctypes.c_void_p()
-    ur.ok("urEnqueueUSMMemcpy", queue, True, data, memory, SIZE, 0, None, ctypes.byref(event))
-    make.events(event.value or 0)
+    data = ints([0] * COUNT)
+    make.enqueue("urEnqueueUSMMemcpy", queue, True, data, memory, SIZE)
     equal(list(data), [5] * COUNT, "what was copied")
 
 
@@ -153,8 +150,9 @@ def test_blocking_copy(ur: URCalls, make: URObjects, queue: int, memory: int) ->
 def test_copy_waits(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     gate, data = make.user_event(), ints([1] * COUNT)
     make.put(queue, memory, [0] * COUNT)
-    event = ur.new("urEnqueueUSMMemcpy", queue, False, memory, data, SIZE, 1, handles(gate.handle))
-    make.events(event)
+    event = make.enqueue(
+        "urEnqueueUSMMemcpy", queue, False, memory, data, SIZE, after=(gate.handle,)
+    )
     data[:] = [2] * COUNT
     gate.complete()
     make.wait(event)
@@ -167,17 +165,16 @@ def test_copy_waits(ur: URCalls, make: URObjects, queue: int, memory: int) -> No
 def test_fill(ur: URCalls, make: URObjects, queue: int, memory: int, size: int) -> None:
     pattern, whole = bytes(range(1, size + 1)), SIZE // size * size
     make.put(queue, memory, [0] * COUNT)
-    ur.ok("urEnqueueUSMFill", queue, memory, size, pattern, whole, 0, None, None)
+    ur.ok("urEnqueueUSMFill", queue, memory, size, pattern, whole)
     out = ctypes.create_string_buffer(SIZE)
-    ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory, SIZE, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, out, memory, SIZE)
     equal(out.raw, pattern * (SIZE // size) + b"\0" * (SIZE - whole), "the bytes")
 
 
 @rule("urEnqueueUSMFill", "the pattern may be changed as soon as it returns")
 def test_fill_copies_its_pattern(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     pattern, gate = ints([3]), make.user_event()
-    event = ur.new("urEnqueueUSMFill", queue, memory, 4, pattern, SIZE, 1, handles(gate.handle))
-    make.events(event)
+    event = make.enqueue("urEnqueueUSMFill", queue, memory, 4, pattern, SIZE, after=(gate.handle,))
     pattern[0] = 4
     gate.complete()
     make.wait(event)
@@ -189,7 +186,7 @@ def test_copy_2d(ur: URCalls, make: URObjects, queue: int) -> None:
     source, target = make.usm(), make.usm()
     make.put(queue, source, range(COUNT))
     make.put(queue, target, [-1] * COUNT)
-    ur.ok("urEnqueueUSMMemcpy2D", queue, False, target, 64, source, 32, 16, 4, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy2D", queue, False, target, 64, source, 32, 16, 4)
     expected = [8 * (i // 16) + i % 16 if i % 16 < 4 else -1 for i in range(COUNT)]
     equal(make.get(queue, target), expected, "the target")
 
@@ -197,7 +194,7 @@ def test_copy_2d(ur: URCalls, make: URObjects, queue: int) -> None:
 @rule("urEnqueueUSMFill2D", "fills a rectangle")
 def test_fill_2d(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     make.put(queue, memory, [0] * COUNT)
-    ur.ok("urEnqueueUSMFill2D", queue, memory, 64, 4, ints([6]), 16, 3, 0, None, None)
+    ur.ok("urEnqueueUSMFill2D", queue, memory, 64, 4, ints([6]), 16, 3)
     expected = [6 if i % 16 < 4 and i < 48 else 0 for i in range(COUNT)]
     equal(make.get(queue, memory), expected, "the memory")
 
@@ -206,16 +203,9 @@ def test_fill_2d(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
 def test_prefetch(ur: URCalls, make: URObjects, queue: int) -> None:
     memory = make.usm("Shared")
     make.put(queue, memory, range(COUNT))
-    event = ur.new(
-        "urEnqueueUSMPrefetch",
-        queue,
-        memory,
-        SIZE,
-        UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"],
-        0,
-        None,
+    event = make.enqueue(
+        "urEnqueueUSMPrefetch", queue, memory, SIZE, UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
     )
-    make.events(event)
     make.wait(event)
     equal(make.get(queue, memory), list(range(COUNT)), "the memory")
 
@@ -234,7 +224,7 @@ def test_advise(ur: URCalls, make: URObjects, queue: int, advice: str) -> None:
     memory = make.usm("Shared")
     make.put(queue, memory, range(COUNT))
     event = ctypes.c_void_p()
-    code = ur.code("urEnqueueUSMAdvise", queue, memory, SIZE, UR[advice], ctypes.byref(event))
+    code = ur.code("urEnqueueUSMAdvise", queue, memory, SIZE, UR[advice], event)
     if event.value:
         make.events(event.value)
     if code not in (
@@ -260,7 +250,7 @@ def test_import(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     data = ints(range(COUNT))
     ur.ok("urUSMImportExp", context, data, SIZE)
     memory = make.usm()
-    ur.ok("urEnqueueUSMMemcpy", queue, True, memory, data, SIZE, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, memory, data, SIZE)
     ur.ok("urUSMReleaseExp", context, data)
     equal(make.get(queue, memory), list(range(COUNT)), "what was copied from it")
 
@@ -269,8 +259,7 @@ def test_import(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
 def test_pitched(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     make.usm()
     pointer, pitch = ctypes.c_void_p(), ctypes.c_size_t()
-    given = context, device, None, None, 60, 4, 4
-    ur.ok("urUSMPitchedAllocExp", *given, ctypes.byref(pointer), ctypes.byref(pitch))
+    ur.ok("urUSMPitchedAllocExp", context, device, None, None, 60, 4, 4, pointer, pitch)
     make.own("urUSMFree", context, pointer.value or 0)
     if pitch.value < 60:
         failed("a pitch of 60 or more", pitch.value)
@@ -280,11 +269,9 @@ def test_pitched(ur: URCalls, make: URObjects, context: int, device: int) -> Non
 def test_asynchronous_allocation(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP")
     pointer = ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, ctypes.byref(pointer), None
-    )
+    ur.ok("urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, pointer)
     make.launch(queue, make.kernel(), PointerValue(pointer.value or 0), ints([2]))
     found = make.get(queue, pointer.value or 0)
-    ur.ok("urEnqueueUSMFreeExp", queue, None, pointer, 0, None, None)
+    ur.ok("urEnqueueUSMFreeExp", queue, None, pointer)
     ur.ok("urQueueFinish", queue)
     equal(found, [2] * COUNT, "what a launch wrote")

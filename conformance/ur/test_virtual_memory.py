@@ -41,7 +41,7 @@ def test_map(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     found = make.get(queue, start)
     access = ctypes.c_uint32()
     query = UR["UR_VIRTUAL_MEM_INFO_ACCESS_MODE"]
-    ur.ok("urVirtualMemGetInfo", context, start, step, query, 4, ctypes.byref(access), None)
+    ur.ok("urVirtualMemGetInfo", context, start, step, query, 4, access)
     ur.ok("urVirtualMemUnmap", context, start, step)
     ur.ok("urVirtualMemFree", context, start, step)
     equal(found, [3] * COUNT, "what the kernel wrote")
@@ -51,12 +51,4 @@ def test_map(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
 @rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is not a multiple of the smallest step")
 def test_odd_size(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     size = make.granularity() + 1
-    ur.fails(
-        "urPhysicalMemCreate",
-        "INVALID_SIZE",
-        context,
-        device,
-        size,
-        None,
-        ctypes.byref(ctypes.c_void_p()),
-    )
+    ur.fails("urPhysicalMemCreate", "INVALID_SIZE", context, device, size, None, ctypes.c_void_p())

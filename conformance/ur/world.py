@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
-from fairlead.conformance.arrays import NO_EVENTS, sizes
+from fairlead.conformance.arrays import sizes
 from fairlead.loader.ur.abi import UR
 
 from .objects import COUNT, SIZE, URObjects
@@ -68,8 +68,8 @@ class World(URObjects):
     def mapped(self) -> int:
         """Where `the_buffer` is mapped."""
         place = ctypes.c_void_p()
-        given = (self.the_queue, self.the_buffer, True, UR["UR_MAP_FLAG_READ"], 0, SIZE, *NO_EVENTS)
-        self.ur.ok("urEnqueueMemBufferMap", *given, ctypes.byref(place))
+        given = self.the_queue, self.the_buffer, True, UR["UR_MAP_FLAG_READ"], 0, SIZE
+        self.ur.ok("urEnqueueMemBufferMap", *given, 0, None, None, place)
         return place.value or 0
 
     @cached_property

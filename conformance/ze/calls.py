@@ -1,10 +1,14 @@
-"""Calls of the driver under test, with checks, and structs with their types."""
+"""Calls of the driver under test, with checks, and structs with their types.
+
+Arguments at the end may be left out: see `complete`.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any, Final
 
+from fairlead.conformance.arrays import complete
 from fairlead.conformance.checks import expect, name_of
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ze.abi import ZE
@@ -24,7 +28,12 @@ class ZECalls:
 
     def number(self, name: str, *arguments: Any) -> int:
         """Call a function, and return its code."""
-        return getattr(self.table, name)(*arguments) & 0xFFFFFFFF
+        given = complete(ZE.functions[name], arguments)
+        return self.function(name)(*given) & 0xFFFFFFFF
+
+    def function(self, name: str) -> Any:
+        """Return a function of the driver."""
+        return getattr(self.table, name)
 
     def code(self, name: str, *arguments: Any) -> str:
         """Call a function, and return the name of its code."""
@@ -45,7 +54,7 @@ class ZECalls:
     def create(self, name: str, *arguments: Any) -> int:
         """Call a function whose last argument is a handle or an address that it makes."""
         out = ctypes.c_void_p()
-        self.ok(name, *arguments, ctypes.byref(out))
+        self.ok(name, *complete(ZE.functions[name], arguments, ctypes.byref(out)))
         return out.value or 0
 
 

@@ -94,7 +94,7 @@ def device(chosen: ZEDevice) -> int:
 @pytest.fixture(scope="session")
 def context(target: LibraryUnderTest, ze: ZECalls, chosen: ZEDevice) -> int:
     """The session's context."""
-    made = ze.create("zeContextCreate", chosen.driver_handle, byref(new("ze_context_desc_t")))
+    made = ze.create("zeContextCreate", chosen.driver_handle, new("ze_context_desc_t"))
     target.at_end(lambda: ze.number("zeContextDestroy", made))
     return made
 
@@ -102,7 +102,7 @@ def context(target: LibraryUnderTest, ze: ZECalls, chosen: ZEDevice) -> int:
 def _build(ze: ZECalls, context: int, device: int, kind: int, data: bytes) -> int:
     given, made = ctypes.create_string_buffer(data, len(data)), ctypes.c_void_p()
     desc = new("ze_module_desc_t", format=kind, inputSize=len(data), pInputModule=given)
-    code = ze.number("zeModuleCreate", context, device, byref(desc), byref(made), None)
+    code = ze.number("zeModuleCreate", context, device, desc, made)
     return 0 if code else made.value or 0
 
 
@@ -162,5 +162,5 @@ def mutable(chosen: ZEDevice, ze: ZECalls) -> int:
         unsupported(f"the driver has no {_MUTABLE}")
     row: Any = new("ze_mutable_command_list_exp_properties_t")
     properties = new("ze_device_properties_t", pNext=row)
-    ze.ok("zeDeviceGetProperties", chosen.handle, byref(properties))
+    ze.ok("zeDeviceGetProperties", chosen.handle, properties)
     return row.mutableCommandFlags

@@ -102,7 +102,7 @@ class ZEObjects:
     def _shares(self) -> bool:
         """Whether the device has memory that the host uses, too."""
         row = new("ze_device_memory_access_properties_t")
-        self.ze.ok("zeDeviceGetMemoryAccessProperties", self.device, byref(row))
+        self.ze.ok("zeDeviceGetMemoryAccessProperties", self.device, row)
         return bool(row.sharedSingleDeviceAllocCapabilities & ZE["ZE_MEMORY_ACCESS_CAP_FLAG_RW"])
 
     @cached_property
@@ -202,7 +202,7 @@ class ZEObjects:
     def set(self, kernel: int, index: int, argument: Any) -> None:
         """Set an argument of a kernel."""
         if isinstance(argument, int):
-            self.ze.ok("zeKernelSetArgumentValue", kernel, index, argument, None)
+            self.ze.ok("zeKernelSetArgumentValue", kernel, index, argument)
         else:
             size = ctypes.sizeof(argument)
             self.ze.ok("zeKernelSetArgumentValue", kernel, index, size, byref(argument))
@@ -211,7 +211,7 @@ class ZEObjects:
         """Append a launch of so many groups."""
         count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
         waiting = len(waits), handles(*waits) if waits else None
-        self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
+        self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, count, signal, *waiting)
 
     def barrier(self, made: int, signal: int = 0, *waits: int) -> None:
         """Append a barrier."""
@@ -271,7 +271,7 @@ class ZEObjects:
 
     def change(self, made: int, *changes: Any) -> None:
         """Change commands of a list, and close it again."""
-        self.ze.ok("zeCommandListUpdateMutableCommandsExp", made, byref(chained(*changes)))
+        self.ze.ok("zeCommandListUpdateMutableCommandsExp", made, chained(*changes))
         self.close_list(made)
 
     def check_result(self, queue: int, made: int, out: Ints, *expected: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int32
+from ctypes import c_int32
 
 import pytest
 
@@ -55,12 +55,10 @@ def clones(make: ZEObjects, chosen: ZEDevice) -> Clones:
 def test_same(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones, in_order: bool) -> None:
     first, out = make.ints(3, 4), make.ints(count=2)
     source, pattern = clones.list(in_order=in_order), c_int32(7)
-    ze.ok("zeCommandListAppendMemoryCopy", source, out.address, first.address, 8, None, 0, None)
+    ze.ok("zeCommandListAppendMemoryCopy", source, out.address, first.address, 8)
     make.barrier(source)
     make.launch(source, make.kernel("twice", out.pointer), 1)
-    ze.ok(
-        "zeCommandListAppendMemoryFill", source, first.address, byref(pattern), 4, 4, None, 0, None
-    )
+    ze.ok("zeCommandListAppendMemoryFill", source, first.address, pattern, 4, 4)
     make.close_list(source)
     made = clones.clone(source)
     make.check_result(queue, made, out, 6, 4)
@@ -127,7 +125,7 @@ def test_mutable(make: ZEObjects, queue: int, clones: Clones, mutable: int) -> N
 @rule(CLONE, "refuses NULL")
 def test_null(ze: ZECalls, clones: Clones) -> None:
     made = ctypes.c_void_p()
-    ze.refuses("INVALID_NULL_HANDLE", CLONE, None, byref(made))
+    ze.refuses("INVALID_NULL_HANDLE", CLONE, None, made)
     source = clones.list()
     clones.make.close_list(source)
     ze.refuses("INVALID_NULL_POINTER", CLONE, source, None)

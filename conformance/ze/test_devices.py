@@ -21,13 +21,13 @@ _PART: Final = ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"]
 
 def query_properties(ze: ZECalls, device: int) -> Any:
     row = new("ze_device_properties_t")
-    ze.ok("zeDeviceGetProperties", device, byref(row))
+    ze.ok("zeDeviceGetProperties", device, row)
     return row
 
 
 def query_root(ze: ZECalls, device: int) -> int:
     root = ctypes.c_void_p()
-    ze.ok("zeDeviceGetRootDevice", device, byref(root))
+    ze.ok("zeDeviceGetRootDevice", device, root)
     return root.value or 0
 
 
@@ -35,11 +35,11 @@ def query_root(ze: ZECalls, device: int) -> int:
 def parts(ze: ZECalls, device: int) -> list[int]:
     """The sub-devices."""
     count = ctypes.c_uint32()
-    ze.ok("zeDeviceGetSubDevices", device, byref(count), None)
+    ze.ok("zeDeviceGetSubDevices", device, count)
     if not count.value:
         unsupported("the device has no sub-devices (zeDeviceGetSubDevices)")
     found = (ctypes.c_void_p * count.value)()
-    ze.ok("zeDeviceGetSubDevices", device, byref(count), found)
+    ze.ok("zeDeviceGetSubDevices", device, count, found)
     return [part or 0 for part in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int32
+from ctypes import c_int32
 
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
@@ -127,7 +127,7 @@ def test_timestamps(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     make.close_list(made)
     make.run(queue, made)
     times = new("ze_kernel_timestamp_result_t")
-    ze.ok("zeEventQueryKernelTimestamp", event, byref(times))
+    ze.ok("zeEventQueryKernelTimestamp", event, times)
     for found in (getattr(times, "global"), times.context):
         if not 0 < found.kernelStart <= found.kernelEnd:
             failed("0 < kernelStart ≤ kernelEnd", f"{found.kernelStart}, {found.kernelEnd}")
@@ -152,5 +152,4 @@ def test_fence(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 @rule("zeEventPoolCreate", "refuses a pool without events")
 def test_empty_pool(make: ZEObjects, ze: ZECalls) -> None:
     desc, pool = new("ze_event_pool_desc_t", count=0), ctypes.c_void_p()
-    given = make.context, byref(desc), 0, None, byref(pool)
-    ze.refuses("INVALID_SIZE", "zeEventPoolCreate", *given)
+    ze.refuses("INVALID_SIZE", "zeEventPoolCreate", make.context, desc, 0, None, pool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int32
+from ctypes import c_int32
 from pathlib import Path
 
 import pytest
@@ -27,15 +27,15 @@ class Graphs:
         self.make, self.ze, self.list = make, ze, make.immediate()
 
     def begin(self) -> None:
-        self.ze.ok(BEGIN, self.list, None)
+        self.ze.ok(BEGIN, self.list)
 
     def end(self) -> int:
-        graph = self.ze.create(END, self.list, None)
+        graph = self.ze.create(END, self.list)
         self.make.defer(lambda: self.ze.number("zeGraphDestroyExt", graph))
         return graph
 
     def instantiate(self, graph: int) -> int:
-        made = self.ze.create(INSTANTIATE, graph, None)
+        made = self.ze.create(INSTANTIATE, graph)
         self.make.defer(lambda: self.ze.number("zeExecutableGraphDestroyExt", made))
         return made
 
@@ -85,8 +85,8 @@ def test_moment(graphs: Graphs, make: ZEObjects) -> None:
 
 @rule(INTO, "the graph that was given is the one that the capture ends with")
 def test_into(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
-    out, graph = make.ints(count=1), ze.create("zeGraphCreateExt", make.context, None)
-    ze.ok(INTO, graphs.list, graph, None)
+    out, graph = make.ints(count=1), ze.create("zeGraphCreateExt", make.context)
+    ze.ok(INTO, graphs.list, graph)
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
     equal(graphs.end(), graph, "the graph")
     graphs.check_replay(graphs.instantiate(graph), out, 5)
@@ -144,7 +144,7 @@ def test_unjoined(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     graphs.begin()
     make.launch(graphs.list, kernel, 1, fork)
     make.launch(other, kernel, 1, 0, fork)
-    ze.refuses("GRAPH_UNJOINED_FORKS", END, graphs.list, None, byref(ctypes.c_void_p()))
+    ze.refuses("GRAPH_UNJOINED_FORKS", END, graphs.list, None, ctypes.c_void_p())
     make.launch(other, kernel, 1)
     make.finish(other)
     equal(out.all, [2], "what the other list writes after the capture")
@@ -155,7 +155,7 @@ def test_source(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     out = make.ints(count=1)
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", out.pointer, c_int32(5)), 1)
-    graph = ze.create(END, graphs.list, None)
+    graph = ze.create(END, graphs.list)
     executable = graphs.instantiate(graph)
     source = ze.create("zeExecutableGraphGetSourceGraphExt", executable)
     equal(source, graph, "the source graph")
@@ -165,15 +165,15 @@ def test_source(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
 
 @rule(BEGIN, "regular lists are not captured")
 def test_regular(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
-    ze.refuses("INVALID_COMMAND_LIST_TYPE", BEGIN, make.list(), None)
+    ze.refuses("INVALID_COMMAND_LIST_TYPE", BEGIN, make.list())
 
 
 @rule(BEGIN, "a list is captured once at a time")
 def test_twice(graphs: Graphs, ze: ZECalls) -> None:
     graphs.begin()
-    ze.refuses("INVALID_ARGUMENT", BEGIN, graphs.list, None)
+    ze.refuses("INVALID_ARGUMENT", BEGIN, graphs.list)
     graphs.end()
-    ze.refuses("INVALID_ARGUMENT", END, graphs.list, None, byref(ctypes.c_void_p()))
+    ze.refuses("INVALID_ARGUMENT", END, graphs.list, None, ctypes.c_void_p())
 
 
 @rule("zeGraphDumpContentsExt", "writes a file")
@@ -181,5 +181,5 @@ def test_dump(graphs: Graphs, make: ZEObjects, ze: ZECalls, tmp_path: Path) -> N
     graphs.begin()
     make.launch(graphs.list, make.kernel("store", make.ints(1).pointer, c_int32(5)), 1)
     file = tmp_path / "graph"
-    ze.ok("zeGraphDumpContentsExt", graphs.end(), str(file).encode(), None)
+    ze.ok("zeGraphDumpContentsExt", graphs.end(), str(file).encode())
     equal(file.stat().st_size > 0, True, "the file has a content")

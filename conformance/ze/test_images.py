@@ -23,7 +23,7 @@ Triple = tuple[int, int, int]
 def limits(ze: ZECalls, device: int) -> Any:
     """What the device says of its images. It has some, or the case is unsupported."""
     row = new("ze_device_image_properties_t")
-    ze.ok("zeDeviceGetImageProperties", device, byref(row))
+    ze.ok("zeDeviceGetImageProperties", device, row)
     return row if row.maxImageDims2D else unsupported("the device has no images (maxImageDims2D)")
 
 
@@ -142,7 +142,7 @@ def test_image_of_a_buffer(make: ZEObjects, queue: int, append: Any, limits: Any
 @rule("zeImageGetProperties", "what can be created can be sampled")
 def test_properties(ze: ZECalls, device: int) -> None:
     row = new("ze_image_properties_t")
-    ze.ok("zeImageGetProperties", device, byref(make_description()), byref(row))
+    ze.ok("zeImageGetProperties", device, byref(make_description()), row)
     point = ZE["ZE_IMAGE_SAMPLER_FILTER_FLAG_POINT"]
     equal(row.samplerFilterFlags & point, point, "whether the nearest pixel can be taken")
 

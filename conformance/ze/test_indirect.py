@@ -15,7 +15,7 @@ SEVERAL = "zeCommandListAppendLaunchMultipleKernelsIndirect"
 
 
 def append(make: ZEObjects, made: int, kernel: int, counts: Ints, signal: int = 0) -> None:
-    make.ze.ok(ONE, made, kernel, c_void_p(counts.address), signal, 0, None)
+    make.ze.ok(ONE, made, kernel, c_void_p(counts.address), signal)
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -74,7 +74,7 @@ def test_several(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     kernels = [make.kernel("store", out.pointer, c_int32(n)) for n, out in enumerate(outs, 1)]
     made, (event,) = make.list(), make.events()
     pointers = c_void_p(number.address), c_void_p(counts.address)
-    ze.ok(SEVERAL, made, 3, handles(*kernels), *pointers, event, 0, None)
+    ze.ok(SEVERAL, made, 3, handles(*kernels), *pointers, event)
     make.close_list(made)
     make.run(queue, made)
     ze.ok("zeEventQueryStatus", event)
@@ -87,9 +87,9 @@ def test_several(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 @rule(ONE, "refuses NULL")
 def test_null(make: ZEObjects, ze: ZECalls) -> None:
     counts, made = make.ints(1, 1, 1), make.list()
-    end, where = (None, 0, None), c_void_p(counts.address)
-    ze.refuses("INVALID_NULL_HANDLE", ONE, made, None, where, *end)
+    where = c_void_p(counts.address)
+    ze.refuses("INVALID_NULL_HANDLE", ONE, made, None, where)
     kernel = make.kernel("store", make.ints(0).pointer, c_int32(5))
-    ze.refuses("INVALID_NULL_POINTER", ONE, made, kernel, None, *end)
+    ze.refuses("INVALID_NULL_POINTER", ONE, made, kernel, None)
     for pointers in ((None, where), (byref(c_int32(1)), None)):
-        ze.refuses("INVALID_NULL_POINTER", SEVERAL, made, 1, handles(kernel), *pointers, *end)
+        ze.refuses("INVALID_NULL_POINTER", SEVERAL, made, 1, handles(kernel), *pointers)

@@ -70,14 +70,14 @@ def test_empty(make: ZEObjects, queue: int) -> None:
 
 @rule(EXECUTE, "refuses a list that is not closed, and no list")
 def test_not_closed(make: ZEObjects, ze: ZECalls, queue: int) -> None:
-    ze.refuses("INVALID_ARGUMENT", EXECUTE, queue, 1, handles(make.list()), None)
-    ze.refuses("INVALID_SIZE", EXECUTE, queue, 0, handles(make.list()), None)
+    ze.refuses("INVALID_ARGUMENT", EXECUTE, queue, 1, handles(make.list()))
+    ze.refuses("INVALID_SIZE", EXECUTE, queue, 0, handles(make.list()))
 
 
 @rule(EXECUTE, "refuses NULL")
 def test_null(make: ZEObjects, ze: ZECalls, queue: int) -> None:
-    ze.refuses("INVALID_NULL_HANDLE", EXECUTE, None, 1, handles(make.list()), None)
-    ze.refuses("INVALID_NULL_POINTER", EXECUTE, queue, 1, None, None)
+    ze.refuses("INVALID_NULL_HANDLE", EXECUTE, None, 1, handles(make.list()))
+    ze.refuses("INVALID_NULL_POINTER", EXECUTE, queue, 1, None)
 
 
 @rule("zeCommandListAppendLaunchKernel", "an immediate list runs at once, in order")
@@ -102,8 +102,7 @@ def test_synchronous(make: ZEObjects) -> None:
 def test_copy(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     source, out = make.ints(1, 2, 3), make.ints(count=3)
     made = make.list()
-    given = out.address, source.address, 12, None, 0, None
-    ze.ok("zeCommandListAppendMemoryCopy", made, *given)
+    ze.ok("zeCommandListAppendMemoryCopy", made, out.address, source.address, 12)
     make.barrier(made)
     make.launch(made, make.kernel("store", out.pointer, c_int32(9)), 1)
     make.close_list(made)
@@ -115,8 +114,7 @@ def test_fill(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=4)
     for size, expected in ((1, 0x11111111), (2, 0x22112211), (4, 0x44332211)):
         made, pattern = make.list(), (ctypes.c_ubyte * size)(0x11, *(0x22, 0x33, 0x44)[: size - 1])
-        given = out.address, pattern, size, 16, None, 0, None
-        ze.ok("zeCommandListAppendMemoryFill", made, *given)
+        ze.ok("zeCommandListAppendMemoryFill", made, out.address, pattern, size, 16)
         make.close_list(made)
         make.check_result(queue, made, out, *[expected] * 4)
 

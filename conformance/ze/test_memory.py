@@ -25,8 +25,7 @@ def allocate(ze: ZECalls, make: ZEObjects, kind: str, size: int, alignment: int 
         "Shared": (byref(device), byref(host)),
     }
     after = () if kind == "Host" else (make.device,)
-    given = make.context, *descs[kind], size, alignment, *after
-    address = ze.create(f"zeMemAlloc{kind}", *given)
+    address = ze.create(f"zeMemAlloc{kind}", make.context, *descs[kind], size, alignment, *after)
     make.defer(lambda: ze.number("zeMemFree", make.context, address))
     return address
 
@@ -40,16 +39,14 @@ def test_alignment(kind: str, ze: ZECalls, make: ZEObjects) -> None:
 @pytest.mark.parametrize("kind", each(KINDS, "zeMemGetAllocProperties", "knows {} memory"))
 def test_properties(kind: str, ze: ZECalls, make: ZEObjects) -> None:
     address, row = allocate(ze, make, kind, 100), new("ze_memory_allocation_properties_t")
-    ask = "zeMemGetAllocProperties", make.context
-    ze.ok(*ask, address + 99, byref(row), None)
+    ze.ok("zeMemGetAllocProperties", make.context, address + 99, row)
     equal(row.type, ZE[f"ZE_MEMORY_TYPE_{kind.upper()}"], "the type")
 
 
 @rule("zeMemGetAllocProperties", "says of other memory that it is unknown")
 def test_unknown(ze: ZECalls, make: ZEObjects) -> None:
     own, row = ctypes.create_string_buffer(64), new("ze_memory_allocation_properties_t")
-    given = make.context, ctypes.addressof(own), byref(row), None
-    ze.ok("zeMemGetAllocProperties", *given)
+    ze.ok("zeMemGetAllocProperties", make.context, ctypes.addressof(own), row)
     equal(row.type, ZE["ZE_MEMORY_TYPE_UNKNOWN"], "the type")
 
 
@@ -57,7 +54,7 @@ def test_unknown(ze: ZECalls, make: ZEObjects) -> None:
 def test_range(ze: ZECalls, make: ZEObjects) -> None:
     address = allocate(ze, make, "Device", 256)
     base, size = ctypes.c_void_p(), ctypes.c_size_t()
-    ze.ok("zeMemGetAddressRange", make.context, address + 100, byref(base), byref(size))
+    ze.ok("zeMemGetAddressRange", make.context, address + 100, base, size)
     equal(base.value, address, "the base")
     equal(size.value >= 256, True, "whether it has the size")
 

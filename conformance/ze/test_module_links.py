@@ -42,7 +42,7 @@ def create(
         if data:
             fields |= {"inputSize": len(data), "pInputModule": text}
         desc = new("ze_module_desc_t", **fields)
-        code = ze.code(CREATE, make.context, make.device, byref(desc), byref(module), None)
+        code = ze.code(CREATE, make.context, make.device, desc, module)
         if module.value:
             make.defer(lambda: ze.number("zeModuleDestroy", module))
         return code.removeprefix("ZE_RESULT_"), module.value or 0
@@ -94,19 +94,19 @@ def test_several(
 def test_link(make: ZEObjects, ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None:
     (_, caller), (_, other) = create(make_importing_store()), create(make_plus())
     row = new("ze_module_properties_t")
-    ze.ok("zeModuleGetProperties", caller, byref(row))
+    ze.ok("zeModuleGetProperties", caller, row)
     equal(bool(row.flags & ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]), True, "whether it has imports")
     text, kernel = ctypes.create_string_buffer(b"store"), c_void_p()
     given = caller, byref(new("ze_kernel_desc_t", pKernelName=text)), byref(kernel)
     ze.refuses("INVALID_MODULE_UNLINKED", "zeKernelCreate", *given)
-    ze.ok(LINK, 2, handles(caller, other), None)
+    ze.ok(LINK, 2, handles(caller, other))
     equal(run_store(make, ze, caller, 5), 5, "what the kernel has written")
 
 
 @rule(LINK, "refuses imports that nobody defines, with a log")
 def test_unresolved(ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None:
     (_, caller), log = create(make_importing_store()), c_void_p()
-    ze.refuses("MODULE_LINK_FAILURE", LINK, 1, handles(caller), byref(log))
+    ze.refuses("MODULE_LINK_FAILURE", LINK, 1, handles(caller), log)
     if not log.value:
         failed("a log", "none")
     ze.ok("zeModuleBuildLogDestroy", log)
@@ -118,9 +118,9 @@ def test_inspection(ze: ZECalls, chosen: ZEDevice, create: Callable[..., tuple[s
         unsupported("the driver has no ZE_extension_linkage_inspection")
     (_, caller), log, size = create(make_importing_store()), c_void_p(), ctypes.c_size_t()
     desc = new("ze_linkage_inspection_ext_desc_t", flags=3)
-    ze.ok(INSPECT, byref(desc), 1, handles(caller), byref(log))
-    ze.ok("zeModuleBuildLogGetString", log, byref(size), None)
+    ze.ok(INSPECT, desc, 1, handles(caller), log)
+    ze.ok("zeModuleBuildLogGetString", log, size)
     text = ctypes.create_string_buffer(size.value)
-    ze.ok("zeModuleBuildLogGetString", log, byref(size), text)
+    ze.ok("zeModuleBuildLogGetString", log, size, text)
     ze.ok("zeModuleBuildLogDestroy", log)
     equal(text.value.count(b"plus"), 2, "how often the log names the import")

@@ -29,7 +29,7 @@ def test_damaged(make: ZEObjects, ze: ZECalls, build: Callable[[int, bytes], int
     if got == "ZE_RESULT_SUCCESS":
         failed("an error", got)
     if log.value:
-        ze.ok("zeModuleBuildLogGetString", log, byref(size), None)
+        ze.ok("zeModuleBuildLogGetString", log, size)
         ze.ok("zeModuleBuildLogDestroy", log)
 
 
@@ -45,9 +45,9 @@ def test_null(make: ZEObjects, ze: ZECalls) -> None:
 @rule("zeModuleGetKernelNames", "lists the kernels")
 def test_names(ze: ZECalls, module: Callable[[str], int]) -> None:
     found, count = module("store"), ctypes.c_uint32()
-    ze.ok("zeModuleGetKernelNames", found, byref(count), None)
+    ze.ok("zeModuleGetKernelNames", found, count)
     names = (ctypes.c_char_p * count.value)()
-    ze.ok("zeModuleGetKernelNames", found, byref(count), names)
+    ze.ok("zeModuleGetKernelNames", found, count, names)
     equal(b"store" in list(names), True, "whether `store` is listed")
 
 
@@ -55,37 +55,35 @@ def test_names(ze: ZECalls, module: Callable[[str], int]) -> None:
 def test_no_kernel(ze: ZECalls, module: Callable[[str], int]) -> None:
     text, kernel = ctypes.create_string_buffer(b"missing"), ctypes.c_void_p()
     desc = new("ze_kernel_desc_t", pKernelName=text)
-    given = module("store"), byref(desc), byref(kernel)
-    ze.refuses("INVALID_KERNEL_NAME", "zeKernelCreate", *given)
+    ze.refuses("INVALID_KERNEL_NAME", "zeKernelCreate", module("store"), desc, kernel)
 
 
 @rule("zeKernelGetName", "gives the name")
 def test_name(make: ZEObjects, ze: ZECalls) -> None:
     kernel, size = make.kernel("store"), ctypes.c_size_t()
-    ze.ok("zeKernelGetName", kernel, byref(size), None)
+    ze.ok("zeKernelGetName", kernel, size)
     text = ctypes.create_string_buffer(size.value)
-    ze.ok("zeKernelGetName", kernel, byref(size), text)
+    ze.ok("zeKernelGetName", kernel, size, text)
     equal(text.value, b"store", "the name")
 
 
 @rule("zeKernelGetProperties", "counts the arguments")
 def test_properties(make: ZEObjects, ze: ZECalls) -> None:
     row = new("ze_kernel_properties_t")
-    ze.ok("zeKernelGetProperties", make.kernel("store"), byref(row))
+    ze.ok("zeKernelGetProperties", make.kernel("store"), row)
     equal(row.numKernelArgs, 2, "numKernelArgs")
 
 
 @rule(SET, "refuses an argument that the kernel does not have")
 def test_argument_index(make: ZEObjects, ze: ZECalls) -> None:
-    given = make.kernel("store"), 2, 4, byref(c_int32(1))
-    ze.refuses("INVALID_KERNEL_ARGUMENT_INDEX", SET, *given)
+    ze.refuses("INVALID_KERNEL_ARGUMENT_INDEX", SET, make.kernel("store"), 2, 4, c_int32(1))
 
 
 @rule(SET, "refuses an argument of another size, and the one before stays")
 def test_argument_size(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out = make.ints(count=2)
     kernel = make.kernel("store", out.pointer, c_int32(1))
-    ze.refuses("INVALID_KERNEL_ARGUMENT_SIZE", SET, kernel, 1, 2, byref(c_int16(9)))
+    ze.refuses("INVALID_KERNEL_ARGUMENT_SIZE", SET, kernel, 1, 2, c_int16(9))
     made = make.list()
     make.launch(made, kernel, 2)
     make.close_list(made)
@@ -101,6 +99,5 @@ def test_group_of_nothing(make: ZEObjects, ze: ZECalls) -> None:
 @rule("zeKernelSuggestGroupSize", "suggests a size that can be set")
 def test_suggestion(make: ZEObjects, ze: ZECalls) -> None:
     kernel, found = make.kernel("store"), [ctypes.c_uint32() for _ in range(3)]
-    given = kernel, 1000, 1, 1, *map(byref, found)
-    ze.ok("zeKernelSuggestGroupSize", *given)
+    ze.ok("zeKernelSuggestGroupSize", kernel, 1000, 1, 1, *map(byref, found))
     ze.ok("zeKernelSetGroupSize", kernel, *(size.value for size in found))

@@ -9,7 +9,7 @@ a mutable list beside a regular one.
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int32
+from ctypes import c_int32
 
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ze.calls import ZECalls, handles
@@ -30,7 +30,7 @@ WAITS = "zeCommandListUpdateMutableCommandWaitEventsExp"
 
 
 def change_kernel(ze: ZECalls, made: int, number: int, kernel: int) -> None:
-    ze.ok(KERNELS, made, 1, byref(ctypes.c_uint64(number)), handles(kernel))
+    ze.ok(KERNELS, made, 1, ctypes.c_uint64(number), handles(kernel))
 
 
 def record_kernels(
@@ -198,7 +198,7 @@ def test_signal_event(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) ->
     ze.answers("NOT_READY", "zeEventQueryStatus", first)
     ze.ok("zeEventQueryStatus", second)
     ze.ok("zeEventHostReset", second)
-    ze.ok(SIGNAL, made, number, None)
+    ze.ok(SIGNAL, made, number)
     make.close_list(made)
     make.run(queue, made)
     ze.answers("NOT_READY", "zeEventQueryStatus", second)
@@ -222,7 +222,7 @@ def test_wait_for_nothing(make: ZEObjects, ze: ZECalls, mutable: int, queue: int
     out, events = make.ints(count=1), make.events(2)
     kernel = make.kernel("store", out.pointer, c_int32(1))
     made, number = make.closed(kernel, waits=events)
-    ze.ok(WAITS, made, number, 0, None)
+    ze.ok(WAITS, made, number)
     make.close_list(made)
     make.check_result(queue, made, out, 1)
 

@@ -56,7 +56,7 @@ def kernel(make: ZEObjects, out: Ints) -> int:
 
 
 def refuse(ze: ZECalls, made: int, *changes: Any, error: str = "INVALID_ARGUMENT") -> None:
-    ze.refuses(error, UPDATE, made, byref(chained(*changes)))
+    ze.refuses(error, UPDATE, made, chained(*changes))
 
 
 @pytest.mark.parametrize("flag", each(CHANGES, UPDATE, "refuses {} if it was not asked for"))
@@ -110,13 +110,13 @@ def test_reserved_flags(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, number = make.closed(kernel, 2)
     desc = chained(argument(number, 1, c_int32(2)))
     desc.flags = 1
-    ze.refuses("INVALID_ENUMERATION", UPDATE, made, byref(desc))
+    ze.refuses("INVALID_ENUMERATION", UPDATE, made, desc)
 
 
 @rule(UPDATE, "refuses NULL")
 def test_null(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, _ = make.closed(kernel, 2)
-    ze.refuses("INVALID_NULL_HANDLE", UPDATE, None, byref(chained()))
+    ze.refuses("INVALID_NULL_HANDLE", UPDATE, None, chained())
     ze.refuses("INVALID_NULL_POINTER", UPDATE, made, None)
 
 
@@ -141,7 +141,7 @@ def test_close_after_update(
     make: ZEObjects, ze: ZECalls, out: Ints, kernel: int, queue: int
 ) -> None:
     made, number = make.closed(kernel, 2)
-    ze.ok(UPDATE, made, byref(chained(argument(number, 1, c_int32(2)))))
+    ze.ok(UPDATE, made, chained(argument(number, 1, c_int32(2))))
     routine = "zeCommandQueueExecuteCommandLists"
     ze.refuses("INVALID_ARGUMENT", routine, queue, 1, handles(made), None)
     make.close_list(made)
@@ -153,15 +153,15 @@ def test_next_identifier(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t")
     made, _ = make.closed(kernel, 2)
     for one in (make.list(), made):
-        ze.refuses("INVALID_ARGUMENT", NEXT, one, byref(desc), byref(number))
+        ze.refuses("INVALID_ARGUMENT", NEXT, one, desc, number)
 
 
 @rule(NEXT, "refuses NULL and unknown flags")
 def test_next_identifier_null(make: ZEObjects, ze: ZECalls, mutable: int) -> None:
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=1 << 30)
     made = make.list(mutable=True)
-    ze.refuses("INVALID_NULL_POINTER", NEXT, made, None, byref(number))
-    ze.refuses("INVALID_ENUMERATION", NEXT, made, byref(desc), byref(number))
+    ze.refuses("INVALID_NULL_POINTER", NEXT, made, None, number)
+    ze.refuses("INVALID_ENUMERATION", NEXT, made, desc, number)
 
 
 @rule(SIGNAL, "refuses an identifier that did not ask for it")
@@ -190,7 +190,7 @@ def test_wait_count(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> 
 @rule(WAITS, "refuses an identifier that did not ask for it")
 def test_wait_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     made, number = make.closed(kernel, 2, get_flag("KERNEL_ARGUMENTS"))
-    ze.refuses("INVALID_ARGUMENT", WAITS, made, number, 0, None)
+    ze.refuses("INVALID_ARGUMENT", WAITS, made, number)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_next_identifier_without_kernels(make: ZEObjects, ze: ZECalls, twice: in
     flags = get_flag("KERNEL_INSTRUCTION")
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=flags)
     made = make.list(mutable=True)
-    ze.refuses("INVALID_ARGUMENT", NEXT, made, byref(desc), byref(number))
+    ze.refuses("INVALID_ARGUMENT", NEXT, made, desc, number)
 
 
 @rule(KERNELS, "refuses a kernel that was not announced")
@@ -236,7 +236,7 @@ def test_kernel_flag(make: ZEObjects, ze: ZECalls, kernel: int, twice: int) -> N
 @rule(KERNELS, "refuses a kernel after another change of its command")
 def test_kernel_after_all_else(ze: ZECalls, alternatives: tuple[int, int], twice: int) -> None:
     made, number = alternatives
-    ze.ok(UPDATE, made, byref(chained(group_count(number, 1))))
+    ze.ok(UPDATE, made, chained(group_count(number, 1)))
     ze.refuses("INVALID_ARGUMENT", KERNELS, made, *give_kernel(number, twice))
 
 
@@ -255,7 +255,7 @@ def test_new_kernel_lacks(
 ) -> None:
     made, number = alternatives
     ze.ok(KERNELS, made, *give_kernel(number, twice))
-    ze.ok(UPDATE, made, byref(chained(*INCOMPLETE[lacks](number, out))))
+    ze.ok(UPDATE, made, chained(*INCOMPLETE[lacks](number, out)))
     ze.refuses("INVALID_ARGUMENT", "zeCommandListClose", made)
 
 

@@ -31,17 +31,7 @@ def make_shape(groups: int, size: int) -> tuple[Any, Any]:
 def test_launch(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, made = make.ints(count=4), make.list()
     given = out.pointer, c_int32(5)
-    ze.ok(
-        LAUNCH,
-        made,
-        make.kernel("store"),
-        *make_shape(1, 3),
-        list_addresses(*given),
-        None,
-        None,
-        0,
-        None,
-    )
+    ze.ok(LAUNCH, made, make.kernel("store"), *make_shape(1, 3), list_addresses(*given))
     given[1].value = 9
     make.close_list(made)
     make.check_result(queue, made, out, 5, 5, 5, 0)
@@ -51,7 +41,7 @@ def test_launch(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 def test_local(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, made = make.ints(count=4), make.list()
     given = list_addresses(out.pointer, c_size_t(16))
-    ze.ok(LAUNCH, made, make.kernel("sums"), *make_shape(1, 4), given, None, None, 0, None)
+    ze.ok(LAUNCH, made, make.kernel("sums"), *make_shape(1, 4), given)
     make.close_list(made)
     make.check_result(queue, made, out, 10, 10, 10, 10)
 
@@ -60,7 +50,7 @@ def test_local(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 def test_stays(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     out, made, kernel = make.ints(count=4), make.list(), make.kernel("store", size=1)
     given = list_addresses(out.pointer, c_int32(5))
-    ze.ok(LAUNCH, made, kernel, *make_shape(0, 2), given, None, None, 0, None)
+    ze.ok(LAUNCH, made, kernel, *make_shape(0, 2), given)
     make.launch(made, kernel, 2)
     make.close_list(made)
     make.check_result(queue, made, out, 5, 5, 5, 5)
@@ -89,12 +79,12 @@ def test_extension(make: ZEObjects, ze: ZECalls) -> None:
 @rule(LAUNCH, "refuses NULL, and groups that are too large")
 def test_wrong(make: ZEObjects, ze: ZECalls) -> None:
     out, made, kernel = make.ints(count=1), make.list(), make.kernel("store")
-    given, end = list_addresses(out.pointer, c_int32(5)), (None, None, 0, None)
-    ze.refuses("INVALID_NULL_HANDLE", LAUNCH, None, kernel, *make_shape(1, 1), given, *end)
-    ze.refuses("INVALID_NULL_HANDLE", LAUNCH, made, None, *make_shape(1, 1), given, *end)
-    ze.refuses("INVALID_NULL_POINTER", LAUNCH, made, kernel, *make_shape(1, 1), None, *end)
+    given = list_addresses(out.pointer, c_int32(5))
+    ze.refuses("INVALID_NULL_HANDLE", LAUNCH, None, kernel, *make_shape(1, 1), given)
+    ze.refuses("INVALID_NULL_HANDLE", LAUNCH, made, None, *make_shape(1, 1), given)
+    ze.refuses("INVALID_NULL_POINTER", LAUNCH, made, kernel, *make_shape(1, 1), None)
     for size in (0, 1 << 30):
         ze.refuses(
-            "INVALID_GROUP_SIZE_DIMENSION", LAUNCH, made, kernel, *make_shape(1, size), given, *end
+            "INVALID_GROUP_SIZE_DIMENSION", LAUNCH, made, kernel, *make_shape(1, size), given
         )
-    ze.refuses("INVALID_SIZE", LAUNCH, made, kernel, *make_shape(1, 1), given, None, None, 1, None)
+    ze.refuses("INVALID_SIZE", LAUNCH, made, kernel, *make_shape(1, 1), given, None, None, 1)

@@ -96,8 +96,7 @@ class Program:
             less = size.value - 1 if size.value else 0
             given = given[0], less, ctypes.addressof(room), None
             yield f"{name}, too little room", named(call(memory, "clGetMemObjectInfo", *given))
-            given = given[0], 0, None, ctypes.addressof(size)
-            arguments = memory, "clGetMemObjectInfo", *given
+            arguments = memory, "clGetMemObjectInfo", given[0], 0, None, ctypes.addressof(size)
             yield (f"{name}, its size", (named(call(*arguments)), size.value))
         yield "an unknown query", named(call(memory, "clGetMemObjectInfo", 0x9999, 0, None, None))
 

@@ -79,9 +79,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         made = ctypes.c_void_p()
-        self.ur.ok(
-            "urUSMSharedAlloc", self.context, self.device, None, None, 4 * COUNT, ctypes.byref(made)
-        )
+        self.ur.ok("urUSMSharedAlloc", self.context, self.device, None, None, 4 * COUNT, made)
         self.address = made.value or 0
         self.cells = (ctypes.c_int * COUNT).from_address(self.address)
         self.reset()
@@ -132,7 +130,7 @@ class Bench:
             (ctypes.c_uint32 * len(after))(*after) if after else None,
             len(waits),
             array(*waits) if waits else None,
-            ctypes.byref(point),
+            point,
             event,
             ctypes.byref(command) if handle else None,
         )
@@ -151,7 +149,7 @@ class Bench:
 
     def run(self, buffer: int, times: int = 1, queue: int = 0) -> list[int]:
         for _ in range(times):
-            self.ur.ok("urEnqueueCommandBufferExp", queue or self.queue, buffer, 0, None, None)
+            self.ur.ok("urEnqueueCommandBufferExp", queue or self.queue, buffer)
         self.ur.ok("urQueueFinish", queue or self.queue)
         return list(self.cells)
 

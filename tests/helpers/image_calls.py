@@ -92,6 +92,5 @@ def image_content(
 ) -> bytes:
     """Pixels of an image, read tightly."""
     into = ctypes.create_string_buffer(size[0] * size[1] * size[2] * element_size)
-    area = rect(*origin), region(*size)
-    ur.ok("urEnqueueMemImageRead", queue, image, True, *area, 0, 0, into, 0, None, None)
+    ur.ok("urEnqueueMemImageRead", queue, image, True, rect(*origin), region(*size), 0, 0, into)
     return into.raw

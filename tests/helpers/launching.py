@@ -63,7 +63,7 @@ Row = UR.get_struct("ur_exp_kernel_arg_properties_t")
 
 def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     """A program that is not built yet."""
-    return ur.make("urProgramCreateWithIL", context, source, len(source), None).value or 0
+    return ur.make("urProgramCreateWithIL", context, source, len(source)).value or 0
 
 
 def is_intel(device: PluginDevice) -> bool:
@@ -93,13 +93,13 @@ def takes_spirv(ur: Calls, device: PluginDevice) -> bool:
 
 def build_program(ur: Calls, context: int, program: int) -> None:
     """Build a program. If that fails, show the compiler's log."""
-    if (code := ur("urProgramBuild", context, program, None)) != "SUCCESS":
+    if (code := ur("urProgramBuild", context, program)) != "SUCCESS":
         devices = ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_DEVICES")
         device, size = int.from_bytes(devices[:8], "little"), ctypes.c_size_t()
         ask = program, device, UR["UR_PROGRAM_BUILD_INFO_LOG"]
-        ur.ok("urProgramGetBuildInfo", *ask, 0, None, ctypes.byref(size))
+        ur.ok("urProgramGetBuildInfo", *ask, 0, None, size)
         log = ctypes.create_string_buffer(size.value + 1)
-        ur.ok("urProgramGetBuildInfo", *ask, size.value, log, None)
+        ur.ok("urProgramGetBuildInfo", *ask, size.value, log)
         raise AssertionError(f"urProgramBuild: {code}: {log.value.decode()}")
 
 
@@ -202,8 +202,7 @@ class Numbers:
     def read(self, queue: int) -> list[int]:
         """What is in it, after all that the queue has to do."""
         found = (ctypes.c_int32 * self.count)()
-        given = queue, self.handle, True, 0, 4 * self.count, found
-        self.ur.ok("urEnqueueMemBufferRead", *given, 0, None, None)
+        self.ur.ok("urEnqueueMemBufferRead", queue, self.handle, True, 0, 4 * self.count, found)
         return list(found)
 
 
@@ -240,7 +239,7 @@ def references(table: DispatchTable, routine: str, handle: int, name: str) -> in
 def last_error(ur: Calls) -> tuple[str, int]:
     """What urAdapterGetLastError says in this thread."""
     adapter, text, code = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_int32()
-    ur.ok("urAdapterGet", 1, ctypes.byref(adapter), None)
-    ur.ok("urAdapterGetLastError", adapter, ctypes.byref(text), ctypes.byref(code))
+    ur.ok("urAdapterGet", 1, adapter)
+    ur.ok("urAdapterGetLastError", adapter, ctypes.byref(text), code)
     ur.ok("urAdapterRelease", adapter)
     return (text.value or b"").decode(), code.value

@@ -48,13 +48,13 @@ def main(path: str) -> None:
     """Run it on the first device of an adapter."""
     adapter = load(PluginCandidate(path, "test", backend="level_zero"))
     ur, device = Calls(adapter.table), adapter.devices[0].handle
-    context = ur.make("urContextCreate", 1, array(device), None)
-    queue = ur.make("urQueueCreate", context, device, None)
+    context = ur.make("urContextCreate", 1, array(device))
+    queue = ur.make("urQueueCreate", context, device)
     text = ctypes.create_string_buffer(SOURCE, len(SOURCE))
     sizes, texts = (ctypes.c_size_t * 1)(len(SOURCE)), array(ctypes.addressof(text))
     create = "urProgramCreateWithBinary", context, 1, array(device), sizes, texts, None
     program = ur.make(*create)
-    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramBuild", context, program)
     kernel = ur.make("urKernelCreate", program, b"add")
     memory = ur.make("urUSMSharedAlloc", context, device, None, None, 256)
     numbers = (ctypes.c_int * 64).from_address(memory.value or 0)
@@ -68,7 +68,7 @@ def main(path: str) -> None:
         ur.ok("urQueueFinish", queue)
         print(numbers[0], numbers[31], numbers[32])
 
-    ur.ok("urEnqueueKernelLaunchWithArgsExp", queue, kernel, *shape, *given, None, 0, None, None)
+    ur.ok("urEnqueueKernelLaunchWithArgsExp", queue, kernel, *shape, *given)
     show()
     desc = UR.get_struct("ur_exp_command_buffer_desc_t")(
         UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"], None, True, False, False
@@ -81,12 +81,12 @@ def main(path: str) -> None:
     ur.ok(*launch, 1, byref(first), 0, None, None, None, None)
     ur.ok("urCommandBufferFinalizeExp", buffer)
     for _ in range(3):
-        ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
+        ur.ok("urEnqueueCommandBufferExp", queue, buffer)
     show()
     value.value = 1000
     change, kept = update(command, kernel, value)
     ur.ok("urCommandBufferUpdateKernelLaunchExp", buffer, 1, byref(change))
-    ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
+    ur.ok("urEnqueueCommandBufferExp", queue, buffer)
     show()
     del kept
     ur.ok("urCommandBufferReleaseExp", buffer)

@@ -37,7 +37,7 @@ def new_queue(ur: Calls, context: int, device: int, *flags: str) -> ctypes.c_voi
         "urQueueCreate",
         context,
         device,
-        ctypes.byref(struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=bits)),
+        struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=bits),
     )
 
 
@@ -45,17 +45,17 @@ def new_buffer(ur: Calls, context: int, size: int, data: bytes | None = None) ->
     """A buffer, with a copy of some data."""
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     if data is None:
-        return ur.make("urMemBufferCreate", context, flags, size, None)
+        return ur.make("urMemBufferCreate", context, flags, size)
     host = ctypes.create_string_buffer(data, len(data))
     properties = struct("ur_buffer_properties_t", "BUFFER_PROPERTIES", pHost=ctypes.addressof(host))
     flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-    return ur.make("urMemBufferCreate", context, flags, size, ctypes.byref(properties))
+    return ur.make("urMemBufferCreate", context, flags, size, properties)
 
 
 def content(ur: Calls, queue: int, buffer: ctypes.c_void_p, size: int, offset: int = 0) -> bytes:
     """What is in a buffer."""
     into = ctypes.create_string_buffer(size)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, offset, size, into, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, offset, size, into)
     return into.raw
 
 
@@ -105,5 +105,5 @@ def held_back(ur: Calls, context: int) -> tuple[ctypes.c_void_p, Callable[..., i
     owned = struct(
         "ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True
     )
-    event = ur.make("urEventCreateWithNativeHandle", user, context, ctypes.byref(owned))
+    event = ur.make("urEventCreateWithNativeHandle", user, context, owned)
     return event, lambda status=0: table.clSetUserEventStatus(user, status)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Final
 
+from fairlead.conformance.arrays import complete
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 
@@ -27,7 +29,7 @@ class Calls:
     """The functions of an adapter.
 
     `ur("urQueueFinish", queue)` returns the name of the code, "SUCCESS". `release` releases what
-    calls have made and no call has released.
+    calls have made and no call has released. Arguments at the end may be left out: see `complete`.
     """
 
     #: What the table is of, where `fairlead.conformance.ur` makes objects by it, too.
@@ -38,12 +40,13 @@ class Calls:
         self._made: list[tuple[str, int]] = []
 
     def __call__(self, routine: str, *arguments: Any) -> str:
-        code = NAMES[getattr(self.table, routine)(*arguments)]
+        given = complete(UR.functions[routine], arguments)
+        code = NAMES[getattr(self.table, routine)(*given)]
         if code == "SUCCESS":
-            self._note(routine, arguments)
+            self._note(routine, given)
         return code
 
-    def _note(self, routine: str, arguments: tuple[Any, ...]) -> None:
+    def _note(self, routine: str, arguments: Sequence[Any]) -> None:
         for parameter, given in zip(UR.functions[routine].parameters, arguments, strict=True):
             release = _RELEASES.get(parameter.type)
             if release and {"release", routine} & {*parameter.words, "urUSMPoolDestroyExp"}:
@@ -66,7 +69,7 @@ class Calls:
     def make(self, routine: str, *arguments: Any) -> ctypes.c_void_p:
         """Call a function and return the handle or address that it writes to its last parameter."""
         made = ctypes.c_void_p()
-        self.ok(routine, *arguments, ctypes.byref(made))
+        self.ok(routine, *complete(UR.functions[routine], arguments, ctypes.byref(made)))
         assert made.value
         return made
 

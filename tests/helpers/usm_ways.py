@@ -88,9 +88,7 @@ class Way:
         self, target: Any, source: Any, size: int, *, queue: int = 0, blocking: bool = True
     ) -> None:
         """A copy that is complete when it returns."""
-        self.ur.ok(
-            "urEnqueueUSMMemcpy", queue or self.queue, blocking, target, source, size, 0, None, None
-        )
+        self.ur.ok("urEnqueueUSMMemcpy", queue or self.queue, blocking, target, source, size)
         if not blocking:
             self.ur.ok("urQueueFinish", queue or self.queue)
 
@@ -104,8 +102,7 @@ class Way:
         """urUSMGetMemAllocInfo as a number; `name` is what comes after UR_USM_ALLOC_INFO_."""
         value = ctypes.c_uint64()
         given = self.context, address, UR[f"UR_USM_ALLOC_INFO_{name}"], 8, ctypes.byref(value), None
-        code = self.ur("urUSMGetMemAllocInfo", *given)
-        assert code == "SUCCESS"
+        assert self.ur("urUSMGetMemAllocInfo", *given) == "SUCCESS"
         return value.value
 
     def queues(self) -> list[int]:

@@ -134,9 +134,9 @@ class ZeBench:
     def native(self, module: int) -> bytes:
         """Return the native binary of a module."""
         size = ctypes.c_size_t()
-        self.ze.ok("zeModuleGetNativeBinary", module, byref(size), None)
+        self.ze.ok("zeModuleGetNativeBinary", module, size)
         binary = ctypes.create_string_buffer(size.value)
-        self.ze.ok("zeModuleGetNativeBinary", module, byref(size), binary)
+        self.ze.ok("zeModuleGetNativeBinary", module, size, binary)
         return binary.raw
 
     def kernel_names(self, module: int) -> list[bytes]:
@@ -187,9 +187,9 @@ class ZeBench:
     def events(self, count: int, flags: int = 1, **fields: Any) -> list[int]:
         """Return the events of a new pool, host-visible by default."""
         desc = new("ze_event_pool_desc_t", flags=flags, count=count, **fields)
-        pool = self.ze.make("zeEventPoolCreate", self.context, byref(desc), 0, None)
+        pool = self.ze.make("zeEventPoolCreate", self.context, desc)
         return [
-            self.ze.make("zeEventCreate", pool, byref(new("ze_event_desc_t", index=index)))
+            self.ze.make("zeEventCreate", pool, new("ze_event_desc_t", index=index))
             for index in range(count)
         ]
 
@@ -198,8 +198,7 @@ class ZeBench:
     ) -> None:
         """Append a copy of so many bytes."""
         waiting = len(waits), array(*waits) if waits else None
-        given = target, source, size, signal, *waiting
-        self.ze.ok("zeCommandListAppendMemoryCopy", made, *given)
+        self.ze.ok("zeCommandListAppendMemoryCopy", made, target, source, size, signal, *waiting)
 
     def finish(self, made: int) -> None:
         """Run a new list of any kind, wait for its end, and destroy it."""

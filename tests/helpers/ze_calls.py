@@ -36,9 +36,9 @@ class ZeCalls(ZECalls):
         """Return the names of the functions that the driver's tables have."""
         return list(self._functions)
 
-    def number(self, name: str, *arguments: Any) -> int:
-        """Call a function, and return its code."""
-        return self._functions[name](*arguments) & 0xFFFFFFFF
+    def function(self, name: str) -> Any:
+        """Return a function of the driver."""
+        return self._functions[name]
 
     def code(self, name: str, *arguments: Any) -> str:
         """Call a function, and return the name of its code without ZE_RESULT_ and ERROR_."""

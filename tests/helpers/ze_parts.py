@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref
 from typing import Final
 
 from fairlead.loader.ze.abi import ZE
@@ -25,7 +24,7 @@ def _described(ze: ZeCalls, device: int) -> str:
     """Return "part 1" for a sub-device, else "device", and "root" if it is told of one."""
     row = ze.properties("zeDeviceGetProperties", "ze_device_properties_t", device)
     root = ctypes.c_void_p()
-    ze.ok("zeDeviceGetRootDevice", device, byref(root))
+    ze.ok("zeDeviceGetRootDevice", device, root)
     name = f"part {row.subdeviceId}" if row.flags & _PART else "device"
     return f"{name} root" if root.value else name
 
@@ -52,7 +51,7 @@ def compute() -> None:
         ze.ok("zeCommandListAppendBarrier", made, *_END)
         bench.launch(made, kernel, 3)
         ze.ok("zeCommandListClose", made)
-        ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 1, array(made), None)
+        ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 1, array(made))
         ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
         immediate = bench.immediate()
         bench.launch(immediate, kernel, 3)
@@ -71,8 +70,8 @@ def images() -> None:
         ZE["ZE_IMAGE_FORMAT_LAYOUT_8_8_8_8"], ZE["ZE_IMAGE_FORMAT_TYPE_UINT"], 0, 1, 2, 3
     )
     own, made = ctypes.c_void_p(), bench.immediate()
-    print(ze.code("zeImageCreate", bench.context, part, byref(desc), byref(own)))
-    image = ze.make("zeImageCreate", bench.context, root, byref(desc))
+    print(ze.code("zeImageCreate", bench.context, part, desc, own))
+    image = ze.make("zeImageCreate", bench.context, root, desc)
     data, out = ctypes.create_string_buffer(bytes(range(16)), 16), ctypes.create_string_buffer(16)
     print(ze.code("zeCommandListAppendImageCopyFromMemory", made, image, data, None, *_END))
     print(ze.code("zeCommandListAppendImageCopyToMemory", made, out, image, None, *_END))

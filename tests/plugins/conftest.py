@@ -65,10 +65,10 @@ def divisible(ur: Calls, device: PluginDevice) -> None:
 @pytest.fixture
 def context(device: PluginDevice, ur: Calls) -> int:
     """A context with the device alone."""
-    return ur.make("urContextCreate", 1, array(device.handle), None).value or 0
+    return ur.make("urContextCreate", 1, array(device.handle)).value or 0
 
 
 @pytest.fixture
 def queue(device: PluginDevice, context: int, ur: Calls) -> int:
     """A queue of the context, in order."""
-    return ur.make("urQueueCreate", context, device.handle, None).value or 0
+    return ur.make("urQueueCreate", context, device.handle).value or 0

@@ -222,7 +222,7 @@ def device(gpu_plugin: Plugin) -> PluginDevice:
 @pytest.fixture
 def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """A context of the device."""
-    made = ur.make("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle))
     yield made.value or 0
     ur.ok("urContextRelease", made)
 
@@ -253,25 +253,22 @@ class Work:
         if not self._program or source is not SOURCE:
             given = self.context, source, len(source), None
             self._program = self.ur.make("urProgramCreateWithIL", *given).value or 0
-            self.ur.ok("urProgramBuild", self.context, self._program, None)
+            self.ur.ok("urProgramBuild", self.context, self._program)
         return self.ur.make("urKernelCreate", self._program, name.encode()).value or 0
 
     def memory(self, kind: str = "Device", size: int = SIZE) -> int:
         """Return USM."""
         device = () if kind == "Host" else (self.device,)
-        given = self.context, *device, None, None, size
-        return self.ur.make(f"urUSM{kind}Alloc", *given).value or 0
+        return self.ur.make(f"urUSM{kind}Alloc", self.context, *device, None, None, size).value or 0
 
     def put(self, address: int, data: bytes) -> None:
         """Write bytes."""
-        given = self.queue, True, address, data, len(data), 0, None, None
-        self.ur.ok("urEnqueueUSMMemcpy", *given)
+        self.ur.ok("urEnqueueUSMMemcpy", self.queue, True, address, data, len(data))
 
     def get(self, address: int, size: int = SIZE) -> bytes:
         """Read bytes."""
         made = ctypes.create_string_buffer(size)
-        given = self.queue, True, made, address, size, 0, None, None
-        self.ur.ok("urEnqueueUSMMemcpy", *given)
+        self.ur.ok("urEnqueueUSMMemcpy", self.queue, True, made, address, size)
         return made.raw
 
     def numbers(self, address: int, count: int = COUNT) -> list[int]:

@@ -66,8 +66,7 @@ def test_a_fill_repeats_a_pattern_of_any_length(work: Work, length: int) -> None
     memory, pattern = work.memory(size=size + 16), bytes(range(1, 1 + length % 256)) or b"\7" * 256
     pattern = (pattern * length)[:length]
     work.put(memory, bytes(size + 16))
-    given = work.queue, memory + 8, length, pattern, size, 0, None, None
-    work.ur.ok("urEnqueueUSMFill", *given)
+    work.ur.ok("urEnqueueUSMFill", work.queue, memory + 8, length, pattern, size)
     assert work.get(memory, size + 16) == bytes(8) + pattern * 6 + bytes(8)
 
 
@@ -133,22 +132,22 @@ def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
     place = ur.make("urEnqueueMemBufferMap", *given).value
     assert place == ctypes.addressof(host) + 16
     host[4] = 1000
-    ur.ok("urEnqueueMemUnmap", work.queue, buffer, place, 0, None, None)
+    ur.ok("urEnqueueMemUnmap", work.queue, buffer, place)
     seen = (ctypes.c_int32 * COUNT)()
-    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, seen, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, seen)
     assert list(seen) == [0, 1, 2, 3, 1000, *range(5, COUNT)]
-    assert ur("urEnqueueMemUnmap", work.queue, buffer, place, 0, None, None) == "INVALID_VALUE"
+    assert ur("urEnqueueMemUnmap", work.queue, buffer, place) == "INVALID_VALUE"
     ur.ok("urMemRelease", buffer)
 
 
 def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(work: Work, fake: Knobs) -> None:
     ur, flag = work.ur, UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
+    buffer = ur.make("urMemBufferCreate", work.context, flag, SIZE).value or 0
     both, place = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"], ctypes.c_void_p()
     given = work.queue, buffer, True, both, 0, SIZE, 0, None, None
     before = fake.calls("MemFreeHost")
     fake.fail("MemcpyAsync", 2)
-    code = ur("urEnqueueMemBufferMap", *given, ctypes.byref(place))
+    code = ur("urEnqueueMemBufferMap", *given, place)
     assert (code, fake.calls("MemFreeHost")) == ("OUT_OF_DEVICE_MEMORY", before + 1)
     fake.fail("MemcpyAsync", 0)
     mapped = ur.make("urEnqueueMemBufferMap", *given).value or 0
@@ -159,7 +158,7 @@ def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(work: Work, fa
     fake.fail("MemcpyAsync", 0)
     ur.ok("urEnqueueMemUnmap", *unmap)
     out = ctypes.create_string_buffer(SIZE)
-    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, out, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, out)
     assert out.raw == b"\7" * SIZE
     ur.ok("urMemRelease", buffer)
 
@@ -205,10 +204,10 @@ def test_commands_of_an_out_of_order_queue_wait_for_events(
     after = HostTask(lambda data: seen.append("after"))
     free = HostTask(lambda data: (seen.append("free"), released.set())[0])
     first = ctypes.c_void_p()
-    ur.ok("urEnqueueHostTaskExp", work.queue, hold, None, None, 0, None, ctypes.byref(first))
+    ur.ok("urEnqueueHostTaskExp", work.queue, hold, None, None, 0, None, first)
     waits = 1, array(first), None
     ur.ok("urEnqueueHostTaskExp", work.queue, after, None, None, *waits)
-    ur.ok("urEnqueueHostTaskExp", work.queue, free, None, None, 0, None, None)
+    ur.ok("urEnqueueHostTaskExp", work.queue, free)
     ur.ok("urQueueFinish", work.queue)
     assert seen == ["free", "held", "after"]
 
@@ -216,28 +215,25 @@ def test_commands_of_an_out_of_order_queue_wait_for_events(
 def test_commands_use_events_and_buffers_of_another_context_of_the_device(
     work: Work, ur: Calls, context: int
 ) -> None:
-    other = ur.make("urContextCreate", 1, array(work.device), None)
+    other = ur.make("urContextCreate", 1, array(work.device))
     far, flags = Work(ur, work.device, other.value or 0), UR["UR_MEM_FLAG_READ_WRITE"]
-    near, source = (
-        ur.make("urMemBufferCreate", where, flags, SIZE, None) for where in (context, other)
-    )
+    near, source = (ur.make("urMemBufferCreate", where, flags, SIZE) for where in (context, other))
     may_go, numbers = threading.Event(), (ctypes.c_int32 * COUNT)()
     hold = HostTask(lambda data: (may_go.wait(), None)[1])
-    ur.ok("urEnqueueHostTaskExp", far.queue, hold, None, None, 0, None, None)
+    ur.ok("urEnqueueHostTaskExp", far.queue, hold)
     fill = source, ctypes.byref(ctypes.c_int32(7)), 4, 0, SIZE, 0, None
     event = ur.make("urEnqueueMemBufferFill", far.queue, *fill)
-    copy = source, near, 0, 0, SIZE, 1, array(event)
-    end = ur.make("urEnqueueMemBufferCopy", work.queue, *copy)
+    end = ur.make("urEnqueueMemBufferCopy", work.queue, source, near, 0, 0, SIZE, 1, array(event))
     status = "urEventGetInfo", end, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
     before = ur.number(*status)
     may_go.set()
-    ur.ok("urEnqueueMemBufferRead", work.queue, near, True, 0, SIZE, numbers, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", work.queue, near, True, 0, SIZE, numbers)
     assert before != UR["UR_EVENT_STATUS_COMPLETE"] and list(numbers) == [7] * COUNT
     launch = work.arguments(BufferValue(source.value or 0), ctypes.c_int32(5))
     shape = 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
     given = work.kernel("store"), *shape, *launch, None, 0, None, None
     ur.ok("urEnqueueKernelLaunchWithArgsExp", work.queue, *given)
-    ur.ok("urEnqueueMemBufferRead", work.queue, source, True, 0, SIZE, numbers, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", work.queue, source, True, 0, SIZE, numbers)
     assert list(numbers) == [5] * COUNT
     for kind, handle in (("Event", event), ("Event", end), ("Mem", near), ("Mem", source)):
         ur.ok(f"ur{kind}Release", handle)
@@ -249,7 +245,7 @@ def test_a_context_never_has_more_streams_than_are_good(work: Work, fake: Knobs)
     before = fake.calls("StreamCreateWithPriority")
     queues = [work.new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE") for _ in range(20)]
     for queue in queues:
-        work.ur.ok("urEnqueueEventsWait", queue, 0, None, None)
+        work.ur.ok("urEnqueueEventsWait", queue)
         work.ur.ok("urQueueRelease", queue)
     assert fake.calls("StreamCreateWithPriority") - before <= MOST_STREAMS
 
@@ -280,16 +276,16 @@ def test_a_command_that_waits_says_when_it_was_enqueued(
 ) -> None:
     work, may_go = Work(ur, device.handle, context, "PROFILING_ENABLE"), threading.Event()
     hold = HostTask(lambda data: (may_go.wait(), None)[1])
-    ur.ok("urEnqueueHostTaskExp", work.queue, hold, None, None, 0, None, None)
-    event = ur.make("urEnqueueEventsWait", work.queue, 0, None)
+    ur.ok("urEnqueueHostTaskExp", work.queue, hold)
+    event = ur.make("urEnqueueEventsWait", work.queue)
     names = ("QUEUED", "SUBMIT", "START")
     queries = [(event, UR[f"UR_PROFILING_INFO_COMMAND_{name}"], 8) for name in names]
     found = ctypes.c_uint64()
     try:
         for query in queries[:2]:
-            ur.ok("urEventGetProfilingInfo", *query, ctypes.byref(found), None)
+            ur.ok("urEventGetProfilingInfo", *query, found)
         first = found.value
-        code = ur("urEventGetProfilingInfo", *queries[2], ctypes.byref(found), None)
+        code = ur("urEventGetProfilingInfo", *queries[2], found)
     finally:
         may_go.set()
     ur.ok("urEventWait", 1, array(event))
@@ -345,8 +341,7 @@ def test_a_launch_that_the_driver_refuses_leaves_the_queue_usable(work: Work, fa
     size = (ctypes.c_size_t * 1)(COUNT)
     given = work.queue, kernel, 1, (ctypes.c_size_t * 1)(0), size, None
     rows = work.arguments(out, ctypes.c_int32(2))
-    rest = None, 0, None, None
-    code = work.ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows, *rest)
+    code = work.ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows)
     fake.fail("LaunchKernel", 0)
     assert code == "OUT_OF_RESOURCES"
     assert work.numbers(out) == [1] * COUNT
@@ -417,7 +412,7 @@ def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) ->
     ur, data = work.ur, PTX if form == "ptx" else cubin_of(work, PTX, tmp_path)
     assert (data[:4] == b"\x7fELF") is (form == "cubin")
     program = program_of_binary(work, data)
-    ur.ok("urProgramBuild", work.context, program, None)
+    ur.ok("urProgramBuild", work.context, program)
     kernel = ur.make("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
@@ -426,11 +421,11 @@ def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) ->
     value, seen = (ctypes.c_int32 * 1)(42), (ctypes.c_int32 * 1)()
     name, rest = b"answer", (4, 4)
     given = work.queue, program, name, True, *rest
-    ur.ok("urEnqueueDeviceGlobalVariableWrite", *given, value, 0, None, None)
-    ur.ok("urEnqueueDeviceGlobalVariableRead", *given, seen, 0, None, None)
+    ur.ok("urEnqueueDeviceGlobalVariableWrite", *given, value)
+    ur.ok("urEnqueueDeviceGlobalVariableRead", *given, seen)
     assert seen[0] == 42
     far = work.queue, program, name, True, 4, 8
-    assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen, 0, None, None) == "INVALID_VALUE"
+    assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen) == "INVALID_VALUE"
 
 
 @only_cuda
@@ -442,14 +437,14 @@ def test_a_kernel_of_dpcpp_has_a_variant_for_global_offsets(
     work: Work, ptx: bytes, offset: int, code: str
 ) -> None:
     ur, program = work.ur, program_of_binary(work, ptx)
-    ur.ok("urProgramBuild", work.context, program, None)
+    ur.ok("urProgramBuild", work.context, program)
     names = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_KERNEL_NAMES")
     assert names.rstrip(b"\0") == b"scale"
     kernel, out = ur.make("urKernelCreate", program, b"scale").value or 0, work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     given = work.queue, kernel, 1, (ctypes.c_size_t * 1)(offset), (ctypes.c_size_t * 1)(COUNT), None
     rows = work.arguments(out, ctypes.c_int32(3), ctypes.c_int32(1))
-    assert ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows, None, 0, None, None) == code
+    assert ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows) == code
     added = 1 + offset if code == "SUCCESS" else 0
     expected = [3 * number + added if added else number for number in range(COUNT)]
     assert work.numbers(out) == expected
@@ -457,10 +452,9 @@ def test_a_kernel_of_dpcpp_has_a_variant_for_global_offsets(
 
 def test_files_that_are_for_no_gpu_are_no_programs(work: Work) -> None:
     program = program_of_binary(work, Path("/proc/self/exe").read_bytes())
-    assert work.ur("urProgramBuild", work.context, program, None) != "SUCCESS"
+    assert work.ur("urProgramBuild", work.context, program) != "SUCCESS"
     native = ctypes.c_void_p()
-    code = work.ur("urProgramGetNativeHandle", program, ctypes.byref(native))
-    assert code == "UNSUPPORTED_FEATURE"
+    assert work.ur("urProgramGetNativeHandle", program, native) == "UNSUPPORTED_FEATURE"
 
 
 def test_sub_groups_are_warps(work: Work, ur: Calls) -> None:
@@ -474,8 +468,7 @@ def test_sub_groups_are_warps(work: Work, ur: Calls) -> None:
     expected = ("MAX_SUB_GROUP_SIZE", size), ("MAX_NUM_SUB_GROUPS", most)
     for name, value in (*expected, ("COMPILE_NUM_SUB_GROUPS", 0), ("SUB_GROUP_SIZE_INTEL", 0)):
         number = UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]
-        given = kernel, work.device, number, 4, ctypes.byref(room), None
-        ur.ok("urKernelGetSubGroupInfo", *given)
+        ur.ok("urKernelGetSubGroupInfo", kernel, work.device, number, 4, room)
         assert room.value == value, name
 
 
@@ -487,24 +480,22 @@ def test_the_code_object_says_how_large_sub_groups_are(
     kernel, room = work.kernel("store"), ctypes.c_uint32()
     monkeypatch.setattr(image, "find_sub_group_size", lambda self, name: 16)
     number = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]
-    given = kernel, work.device, number, 4, ctypes.byref(room), None
-    work.ur.ok("urKernelGetSubGroupInfo", *given)
+    work.ur.ok("urKernelGetSubGroupInfo", kernel, work.device, number, 4, room)
     assert room.value == 1024 // 16
 
 
 @pytest.mark.parametrize("kind", ["Device", "Shared"])
 def test_contexts_of_a_device_have_each_others_memory(work: Work, ur: Calls, kind: str) -> None:
-    context = ur.make("urContextCreate", 1, array(work.device), None).value or 0
+    context = ur.make("urContextCreate", 1, array(work.device)).value or 0
     other, memory = Work(ur, work.device, context), work.memory(kind)
     work.put(memory, bytes(SIZE))
-    ur.ok("urEnqueueUSMFill", other.queue, memory + 4, 4, b"\7\0\0\0", 8, 0, None, None)
+    ur.ok("urEnqueueUSMFill", other.queue, memory + 4, 4, b"\7\0\0\0", 8)
     other.launch(other.kernel("add_one"), memory)
     assert other.numbers(memory, 4) == [1, 8, 8, 1]
     room = ctypes.c_uint64()
     for name, value in (("TYPE", UR[f"UR_USM_TYPE_{kind.upper()}"]), ("BASE_PTR", memory)):
         number, size = UR[f"UR_USM_ALLOC_INFO_{name}"], 4 if name == "TYPE" else 8
-        given = context, memory + 8, number, size, ctypes.byref(room), None
-        ur.ok("urUSMGetMemAllocInfo", *given)
+        ur.ok("urUSMGetMemAllocInfo", context, memory + 8, number, size, room)
         assert room.value == value
     assert ur("urUSMFree", context, memory) == "INVALID_MEM_OBJECT"
     far = other.queue, True, memory + 4, bytes(SIZE), SIZE, 0, None, None
@@ -516,7 +507,7 @@ def test_devices_reach_each_others_memory(gpu_plugin: Plugin, ur: Calls, fake: K
     device = gpu_plugin.devices[0].handle
     given = device, device, UR["UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT"], 4
     value = ctypes.c_int(7)
-    ur.ok("urUsmP2PPeerAccessGetInfoExp", *given, ctypes.byref(value), None)
+    ur.ok("urUsmP2PPeerAccessGetInfoExp", *given, value)
     assert value.value == 0  # not its own
     fake.fail("CtxEnablePeerAccess", 217)
     assert ur("urUsmP2PEnablePeerAccessExp", device, device) == "UNSUPPORTED_FEATURE"
@@ -528,7 +519,7 @@ def test_physical_memory_is_mapped_and_used(work: Work) -> None:
     given = work.context, work.device, 1, name, 8, ctypes.byref(step), None
     ur.ok("urVirtualMemGranularityGetInfo", *given)
     size = step.value
-    physical = ur.make("urPhysicalMemCreate", work.context, work.device, size, None)
+    physical = ur.make("urPhysicalMemCreate", work.context, work.device, size)
     start = ur.make("urVirtualMemReserve", work.context, None, size).value or 0
     write = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
     given = work.context, start, size
@@ -556,8 +547,7 @@ def test_device_memory_is_exported_as_a_descriptor(work: Work) -> None:
     descriptor, export = ctypes.c_int(-1), "urMemoryExportExportMemoryHandleExp"
     ur.ok(export, *place, kind, memory, ctypes.byref(descriptor))
     os.close(descriptor.value)
-    given = *place, kind, memory + 4, ctypes.byref(descriptor)
-    assert ur(export, *given) == "INVALID_VALUE"
+    assert ur(export, *place, kind, memory + 4, ctypes.byref(descriptor)) == "INVALID_VALUE"
     assert ur("urUSMFree", work.context, memory) == "INVALID_MEM_OBJECT"
     ur.ok("urMemoryExportFreeExportableMemoryExp", *place, memory)
     assert ur(export, *place, kind, memory, ctypes.byref(descriptor)) == "INVALID_VALUE"

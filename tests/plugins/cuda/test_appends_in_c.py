@@ -164,8 +164,7 @@ def test_handles_of_c_end_with_their_command_buffer(work: Work, asked: list[str]
     other.commands(work.kernel("axpy"), out, x, _INT(1))
     other.finalize()
     for command in (second, third):
-        found = other.update(command, (2, _INT(2)))
-        assert found == "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
+        assert other.update(command, (2, _INT(2))) == "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
 
 
 def test_a_command_buffer_without_updates_has_no_handles(work: Work) -> None:

@@ -41,7 +41,7 @@ class Captures:
 
     def enabled(self, queue: int) -> bool:
         found = ctypes.c_bool()
-        self.ur.ok("urQueueIsGraphCaptureEnabledExp", queue, ctypes.byref(found))
+        self.ur.ok("urQueueIsGraphCaptureEnabledExp", queue, found)
         return found.value
 
     def new_graph(self) -> int:
@@ -49,15 +49,14 @@ class Captures:
 
     def is_empty(self, graph: int) -> bool:
         found = ctypes.c_bool()
-        self.ur.ok("urGraphIsEmptyExp", graph, ctypes.byref(found))
+        self.ur.ok("urGraphIsEmptyExp", graph, found)
         return found.value
 
     def executable(self, graph: int) -> int:
         return self.ur.make("urGraphInstantiateGraphExp", graph).value or 0
 
     def run(self, executable: int, queue: int = 0) -> None:
-        given = queue or self.work.queue, executable, 0, None, None
-        self.ur.ok("urEnqueueGraphExp", *given)
+        self.ur.ok("urEnqueueGraphExp", queue or self.work.queue, executable)
 
     def launch(
         self, queue: int, kernel: int, *values: Any, waits: tuple[int, ...] = (), code: str = ""
@@ -116,7 +115,7 @@ def test_captures_into_a_graph_follow_each_other(work: Work, captures: Captures)
     numbers = []
     for one in (graph, captures.new_graph()):
         number = ctypes.c_uint64()
-        work.ur.ok("urGraphGetIdExp", one, ctypes.byref(number))
+        work.ur.ok("urGraphGetIdExp", one, number)
         numbers.append(number.value)
     assert numbers[0] < numbers[1]
 
@@ -127,7 +126,7 @@ def test_a_capture_that_the_driver_gives_up_is_said_so(
     graph = captures.new_graph()
     assert captures.begin(work.queue, graph) == "SUCCESS"
     captures.launch(work.queue, work.kernel("add_one"), work.memory())
-    stream = work.ur.make("urQueueGetNativeHandle", work.queue, None).value
+    stream = work.ur.make("urQueueGetNativeHandle", work.queue).value
     assert function(adapted, "StreamSynchronize")(stream)  # no capture allows it
     made = ctypes.byref(ctypes.c_void_p())
     code = work.ur("urQueueEndGraphCaptureExp", work.queue, made)
@@ -236,13 +235,12 @@ def test_native_commands_are_captured_in_order(
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     def enqueue(handle: int, data: int | None) -> None:
-        stream = work.ur.make("urQueueGetNativeHandle", handle, None).value
+        stream = work.ur.make("urQueueGetNativeHandle", handle).value
         assert memset(out, 1, SIZE, stream) == 0
 
     assert captures.begin(queue) == "SUCCESS"
     captures.launch(queue, work.kernel("store"), out, ctypes.c_int32(5))
-    given = queue, enqueue, None, 0, None, None, 0, None, None
-    work.ur.ok("urEnqueueNativeCommandExp", *given)
+    work.ur.ok("urEnqueueNativeCommandExp", queue, enqueue)
     captures.launch(queue, work.kernel("add_one"), out)
     executable = captures.executable(captures.end(queue))
     for _ in range(2):
@@ -268,9 +266,7 @@ def test_a_graph_keeps_the_memory_of_its_launches(
     work: Work, captures: Captures, fake: Knobs
 ) -> None:
     ur, kernel, flag = work.ur, work.kernel("add_one"), UR["UR_MEM_FLAG_READ_WRITE"]
-    buffers = [
-        ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0 for _ in range(2)
-    ]
+    buffers = [ur.make("urMemBufferCreate", work.context, flag, SIZE).value or 0 for _ in range(2)]
     assert captures.begin(work.queue) == "SUCCESS"
     for buffer in buffers:  # the kernel itself only has the second one at the end
         work.launch(kernel, BufferValue(buffer))
@@ -291,8 +287,7 @@ def test_a_queue_that_cannot_join_a_capture_is_not_captured(
     assert captures.begin(first) == "SUCCESS"
     begun = captures.launch(first, work.kernel("store"), out, ctypes.c_int32(1))
     fake.fail("StreamWaitEvent", 2)
-    given = second, 1, array(begun), None
-    assert work.ur("urEnqueueEventsWait", *given) == "OUT_OF_DEVICE_MEMORY"
+    assert work.ur("urEnqueueEventsWait", second, 1, array(begun)) == "OUT_OF_DEVICE_MEMORY"
     fake.fail("StreamWaitEvent", 0)
     assert not captures.enabled(second)
     captures.launch(second, work.kernel("store"), out, ctypes.c_int32(2))

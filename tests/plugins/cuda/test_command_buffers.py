@@ -99,8 +99,7 @@ def test_hints_are_empty_nodes(work: Work, fake: Knobs) -> None:
     for name in ("Prefetch", "Advise"):
         far = buffer.handle, out + 4, SIZE, 0 if name == "Prefetch" else read_mostly
         rest = 0, None, 0, None, None, None, None
-        code = work.ur(f"urCommandBufferAppendUSM{name}Exp", *far, *rest)
-        assert code == "INVALID_SIZE"
+        assert work.ur(f"urCommandBufferAppendUSM{name}Exp", *far, *rest) == "INVALID_SIZE"
     buffer.finalize()
     work.put(out, bytes(SIZE))
     for _ in range(2):
@@ -116,9 +115,9 @@ def test_a_queue_hints_about_shared_memory_alone(
 ) -> None:
     names, out = ("MemPrefetchAsync", "MemAdvise"), work.memory(kind)
     before = [fake.calls(name) for name in names]
-    work.ur.ok("urEnqueueUSMPrefetch", work.queue, out, SIZE, 0, 0, None, None)
+    work.ur.ok("urEnqueueUSMPrefetch", work.queue, out, SIZE, 0)
     read_mostly = UR["UR_USM_ADVICE_FLAG_SET_READ_MOSTLY"]
-    work.ur.ok("urEnqueueUSMAdvise", work.queue, out, SIZE, read_mostly, None)
+    work.ur.ok("urEnqueueUSMAdvise", work.queue, out, SIZE, read_mostly)
     assert [fake.calls(name) - old for name, old in zip(names, before, strict=True)] == [hints] * 2
 
 
@@ -168,7 +167,7 @@ def test_an_update_of_events_that_the_driver_refuses_changes_nothing(
 ) -> None:
     """The driver takes the first of two events, and refuses the second one."""
     buffer, name = Updatable(work), "GraphExecEventWaitNodeSetEvent"
-    events = [work.ur.make("urEnqueueEventsWait", work.queue, 0, None).value or 0 for _ in "1234"]
+    events = [work.ur.make("urEnqueueEventsWait", work.queue).value or 0 for _ in "1234"]
     given = work.kernel("store"), work.memory(), ctypes.c_int32(1)
     command = buffer.launch(*given, waits=tuple(events[:2]))[2]
     buffer.finalize()
@@ -192,7 +191,7 @@ def test_an_update_of_events_that_the_driver_refuses_changes_nothing(
 
 def test_a_command_that_is_not_appended_leaves_no_waits(work: Work, fake: Knobs) -> None:
     """The next command has its number, and waits for nothing that an update could change."""
-    buffer, event = Updatable(work), work.ur.make("urEnqueueEventsWait", work.queue, 0, None)
+    buffer, event = Updatable(work), work.ur.make("urEnqueueEventsWait", work.queue)
     kernel, out = work.kernel("store"), work.memory()
     fake.fail("GraphAddKernelNode", 2)
     points = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
@@ -212,7 +211,7 @@ def test_a_command_buffer_keeps_the_memory_of_its_launches(work: Work, fake: Kno
     ur, kernel, flag = work.ur, work.kernel("add_one"), UR["UR_MEM_FLAG_READ_WRITE"]
     buffer, memory = Recorded(work), list[int]()
     for _ in range(2):  # the kernel itself only has the second one at the end
-        memory.append(ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0)
+        memory.append(ur.make("urMemBufferCreate", work.context, flag, SIZE).value or 0)
         buffer.launch(kernel, BufferValue(memory[-1]))
     buffer.finalize()
     before = fake.calls("MemFree")
@@ -316,8 +315,7 @@ def test_a_native_command_adds_nodes_between_its_neighbours(
         graph = work.ur.make("urCommandBufferGetNativeHandleExp", child or buffer.handle).value
         made, before = ctypes.c_void_p(), (ctypes.c_void_p * 1)()
         for count in (0, 1):  # one after the other
-            given = ctypes.byref(made), graph, before, count, ctypes.byref(node)
-            assert add_host_node(*given) == 0
+            assert add_host_node(ctypes.byref(made), graph, before, count, ctypes.byref(node)) == 0
             before[0] = made.value
 
     first = buffer.launch(work.kernel("store"), out, ctypes.c_int32(3))[0]

@@ -41,7 +41,7 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _program(work: Work, source: bytes) -> int:
-    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source))
     return made.value or 0
 
 
@@ -68,7 +68,7 @@ def test_a_compiler_newer_than_the_driver_makes_a_cubin() -> None:
 
 def test_a_refused_program_has_the_compilers_log(work: Work, nvrtc: None) -> None:
     program = _program(work, SOURCE)  # N is not defined
-    assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+    assert work.ur("urProgramBuild", work.context, program) == "PROGRAM_BUILD_FAILURE"
     log = ctypes.create_string_buffer(4096)
     given = program, work.device, UR["UR_PROGRAM_BUILD_INFO_LOG"], len(log), log, None
     work.ur.ok("urProgramGetBuildInfo", *given)
@@ -78,4 +78,4 @@ def test_a_refused_program_has_the_compilers_log(work: Work, nvrtc: None) -> Non
 def test_without_nvrtc_there_is_no_cuda_c(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_code, "open_nvrtc", lambda: None)
     program = _program(work, SOURCE)
-    assert work.ur("urProgramBuild", work.context, program, None) == "COMPILER_NOT_AVAILABLE"
+    assert work.ur("urProgramBuild", work.context, program) == "COMPILER_NOT_AVAILABLE"

@@ -66,7 +66,7 @@ def _device(work: Work) -> int:
 def _scale(work: Work, data: bytes) -> list[int]:
     """Return what the kernel of a binary makes of 0, 1, 2 and so on."""
     program = program_of_binary(work, data)
-    work.ur.ok("urProgramBuild", work.context, program, None)
+    work.ur.ok("urProgramBuild", work.context, program)
     kernel = work.ur.make("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
@@ -112,7 +112,7 @@ def test_a_fat_binary_without_code_for_the_device_says_what_it_has(
 ) -> None:
     parts = (_CUBIN_KIND, OTHER, cubin_of(work, PTX, tmp_path, OTHER)), (_PTX_KIND, 999, PTX)
     program = program_of_binary(work, _by_hand(*parts))
-    assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+    assert work.ur("urProgramBuild", work.context, program) == "PROGRAM_BUILD_FAILURE"
     said = f"has sm_75, compute_999, and the device needs code for sm_{_device(work)}"
     assert said in last_error(work.ur)[0]
 
@@ -122,7 +122,7 @@ def test_a_damaged_fat_binary_does_not_reach_the_driver(work: Work, tmp_path: Pa
     whole = _by_hand((_CUBIN_KIND, 90, cubin_of(work, PTX, tmp_path, 90)))
     for data in (whole[:8], whole[:40], whole[:-8], whole[:20] + b"\0\0\0\0" + whole[24:]):
         program = program_of_binary(work, data)
-        assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+        assert work.ur("urProgramBuild", work.context, program) == "PROGRAM_BUILD_FAILURE"
         assert "the fat binary is damaged" in last_error(work.ur)[0]
 
 

@@ -29,7 +29,7 @@ kernel void places(global int *out, int width, char gap) {
 
 
 def _build(work: Work, source: bytes, options: bytes | None = None) -> int:
-    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source))
     work.ur.ok("urProgramBuild", work.context, made, options)
     return made.value or 0
 
@@ -94,7 +94,7 @@ def test_a_bundle_runs_its_code_for_the_device(work: Work, adapted: Adapted) -> 
     data = comgr.compile_opencl(SOURCE, f"{name}gfx90a")
     other = f"hipv4-{name}gfx1030"
     program = _binary(work, bundle(**{other: b"other", f"hipv4-{name}gfx90a:xnack-": data}))
-    work.ur.ok("urProgramBuild", work.context, program, None)
+    work.ur.ok("urProgramBuild", work.context, program)
     out = work.memory()
     work.launch(_kernel(work, program, b"store"), out, ctypes.c_int32(6))
     assert work.numbers(out) == [6] * COUNT
@@ -128,11 +128,11 @@ def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
     comgr = adapted.module("compilers").find_compiler("OpenCL C")
     data = comgr.compile_opencl(SOURCE, "amdgcn-amd-amdhsa--gfx90a")
     program = _binary(work, data)
-    work.ur.ok("urProgramBuild", work.context, program, None)
+    work.ur.ok("urProgramBuild", work.context, program)
     back = ctypes.create_string_buffer(len(data))
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(back))
     name = UR["UR_PROGRAM_INFO_BINARIES"]
-    work.ur.ok("urProgramGetInfo", program, name, 8, pointers, None)
+    work.ur.ok("urProgramGetInfo", program, name, 8, pointers)
     assert back.raw == data
     local = LocalValue(32), ctypes.c_int8(3), LocalValue(32)
     out = work.memory()
@@ -143,9 +143,9 @@ def test_a_binary_is_given_back_unchanged(work: Work, adapted: Adapted) -> None:
 def test_kernels_are_known_from_the_code_object(work: Work) -> None:
     program = _build(work, SOURCE)
     size, name = ctypes.c_size_t(), UR["UR_PROGRAM_INFO_KERNEL_NAMES"]
-    work.ur.ok("urProgramGetInfo", program, name, 0, None, ctypes.byref(size))
+    work.ur.ok("urProgramGetInfo", program, name, 0, None, size)
     text = ctypes.create_string_buffer(size.value)
-    work.ur.ok("urProgramGetInfo", program, name, size.value, text, None)
+    work.ur.ok("urProgramGetInfo", program, name, size.value, text)
     assert {b"axpy", b"local_sum"} < set(text.value.split(b";"))
     kernel = _kernel(work, program, b"axpy")
     assert work.ur.number("urKernelGetInfo", kernel, "UR_KERNEL_INFO_NUM_ARGS") == 3
@@ -156,13 +156,11 @@ def test_kernels_are_known_from_the_code_object(work: Work) -> None:
 
 def test_kernels_of_foreign_modules_are_refused(work: Work) -> None:
     program, native, made = _build(work, SOURCE), ctypes.c_void_p(), ctypes.c_void_p()
-    work.ur.ok("urProgramGetNativeHandle", program, ctypes.byref(native))
-    given = native.value, work.context, None
-    foreign = work.ur.make("urProgramCreateWithNativeHandle", *given)
-    given = foreign, b"store", ctypes.byref(made)
-    assert work.ur("urKernelCreate", *given) == "UNSUPPORTED_FEATURE"
+    work.ur.ok("urProgramGetNativeHandle", program, native)
+    foreign = work.ur.make("urProgramCreateWithNativeHandle", native.value, work.context)
+    assert work.ur("urKernelCreate", foreign, b"store", made) == "UNSUPPORTED_FEATURE"
     kernel = _kernel(work, program, b"store")
-    work.ur.ok("urKernelGetNativeHandle", kernel, ctypes.byref(native))
+    work.ur.ok("urKernelGetNativeHandle", kernel, native)
     given = native.value, work.context, program, None, ctypes.byref(made)
     assert work.ur("urKernelCreateWithNativeHandle", *given) == "UNSUPPORTED_FEATURE"
 
@@ -171,7 +169,7 @@ def test_a_bundle_without_the_devices_processor_is_a_build_failure(work: Work) -
     name = b"hipv4-amdgcn-amd-amdhsa--gfx1100"
     data = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<4Q", 1, 0, 0, len(name)) + name
     program = _binary(work, data)
-    assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+    assert work.ur("urProgramBuild", work.context, program) == "PROGRAM_BUILD_FAILURE"
 
 
 @pytest.mark.parametrize("source", [b"__global__ void f() {}", b"kernel void f() {}"])
@@ -181,8 +179,8 @@ def test_without_a_compiler_there_are_binaries_only(
     compilers = adapted.module("compilers").COMPILERS
     for language in compilers:
         monkeypatch.setitem(compilers, language, (lambda: None,))
-    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
-    assert work.ur("urProgramBuild", work.context, made, None) == "COMPILER_NOT_AVAILABLE"
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source))
+    assert work.ur("urProgramBuild", work.context, made) == "COMPILER_NOT_AVAILABLE"
     assert "clang with rocm-device-libs" in last_error(work.ur)[0]
 
 
@@ -200,7 +198,7 @@ def test_a_stream_of_the_program_becomes_a_queue(work: Work, adapted: Adapted) -
     given = stream.value, work.context, work.device, None
     queue = work.ur.make("urQueueCreateWithNativeHandle", *given)
     out, value = work.memory(), b"\7\0\0\0"
-    work.ur.ok("urEnqueueUSMFill", queue, out, 4, value, SIZE, 0, None, None)
+    work.ur.ok("urEnqueueUSMFill", queue, out, 4, value, SIZE)
     work.ur.ok("urQueueFinish", queue)
     assert work.numbers(out) == [7] * COUNT
     work.ur.ok("urQueueRelease", queue)

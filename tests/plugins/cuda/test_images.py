@@ -125,7 +125,7 @@ class Images:
         given = source, target, *_refs(desc, desc, form, form, region)
         kinds = 0, UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{kind}"]
         queue = self.work.queue
-        code = self.ur("urBindlessImagesImageCopyExp", queue, *given, *kinds, 0, None, None)
+        code = self.ur("urBindlessImagesImageCopyExp", queue, *given, *kinds)
         self.ur.ok("urQueueFinish", queue)
         return code
 
@@ -152,7 +152,7 @@ def _invert(work: Work, adapted: Adapted) -> int:
     places = (ctypes.c_void_p * 1)(ctypes.addressof(data))
     given = work.context, 1, array(work.device), lengths, places, None
     program = ur.make("urProgramCreateWithBinary", *given)
-    ur.ok("urProgramBuild", work.context, program, None)
+    ur.ok("urProgramBuild", work.context, program)
     return ur.make("urKernelCreate", program, b"invert").value or 0
 
 
@@ -175,13 +175,12 @@ def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images, adapte
     ur, source = work.ur, images.allocate()
     assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
-    given = work.context, flags, *_refs(*_shape()), None
-    image = ur.make("urMemImageCreate", *given)
+    image = ur.make("urMemImageCreate", work.context, flags, *_refs(*_shape()))
     texture = ctypes.c_uint64(images.sampled(source))
     work.launch(_invert(work, adapted), texture, BufferValue(image.value or 0))
     out = ctypes.create_string_buffer(len(DATA))
     where = UR.get_struct("ur_rect_offset_t")(0, 0, 0), UR.get_struct("ur_rect_region_t")(*WHOLE)
-    ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out, 0, None, None)
+    ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out)
     assert out.raw == INVERTED
     ur.ok("urMemRelease", image)
 
@@ -270,7 +269,7 @@ def test_an_image_is_not_a_buffer(work: Work) -> None:
     made = ctypes.byref(ctypes.c_void_p())
     part = image, UR["UR_MEM_FLAG_READ_WRITE"], UR["UR_BUFFER_CREATE_TYPE_REGION"], region, made
     assert ur("urMemBufferPartition", *part) == "INVALID_MEM_OBJECT"
-    assert ur("urEnqueueMemUnmap", work.queue, image, out, 0, None, None) == "INVALID_MEM_OBJECT"
+    assert ur("urEnqueueMemUnmap", work.queue, image, out) == "INVALID_MEM_OBJECT"
     ur.ok("urMemRelease", image)
 
 

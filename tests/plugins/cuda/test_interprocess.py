@@ -65,7 +65,7 @@ def test_other_handles_at_the_place_of_the_event_are_replaced(work: Work) -> Non
     first = work.ur.make("urEnqueueEventsWaitWithBarrierExt", *given).value or 0
     for old in (first, 12345678, work.queue):
         place = ctypes.c_void_p(old)
-        work.ur.ok("urEnqueueEventsWaitWithBarrierExt", *given, ctypes.byref(place))
+        work.ur.ok("urEnqueueEventsWaitWithBarrierExt", *given, place)
         assert place.value not in (None, old)
         work.ur.ok("urEventRelease", place)
     assert _number(work, first, "REFERENCE_COUNT") == 1
@@ -131,8 +131,7 @@ def test_a_handle_leads_to_the_same_in_its_own_process(work: Work) -> None:
 def test_what_has_no_handle(work: Work) -> None:
     refused = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
     for address in (work.memory("Host"), work.memory("Shared"), 64):
-        code = work.ur("urIPCGetMemHandleExp", work.context, address, *refused)
-        assert code == "INVALID_VALUE"
+        assert work.ur("urIPCGetMemHandleExp", work.context, address, *refused) == "INVALID_VALUE"
     assert work.ur("urIPCGetEventHandleExp", _event(work), *refused) == "INVALID_EVENT"
     made = ctypes.byref(ctypes.c_void_p())
     for name, device in (("Mem", (work.device,)), ("Event", ())):

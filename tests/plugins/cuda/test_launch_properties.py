@@ -30,9 +30,7 @@ def _launch(work: Work, properties: Any, size: Any, local: Any) -> str:
     work.put(out, bytes(4 * COUNT))
     sizes = [one and (ctypes.c_size_t * len(one))(*one) for one in (size, local)]
     given = work.queue, kernel, len(size), None, *sizes, *work.arguments(out)
-    code = work.ur(
-        "urEnqueueKernelLaunchWithArgsExp", *given, ctypes.byref(properties), 0, None, None
-    )
+    code = work.ur("urEnqueueKernelLaunchWithArgsExp", *given, ctypes.byref(properties))
     if code == "SUCCESS":
         assert work.numbers(out, size[0]) == [size[1] if len(size) > 1 else 1] * size[0]
     return code
@@ -62,7 +60,7 @@ def test_work_groups_form_clusters(
         given = work.queue, work.kernel("store"), len(size), None, *sizes
         rows = work.arguments(out, ctypes.c_int32(9))
         how = ctypes.byref(_properties(*cluster, flags=flags))
-        work.ur.ok("urEnqueueKernelLaunchWithArgsExp", *given, *rows, how, 0, None, None)
+        work.ur.ok("urEnqueueKernelLaunchWithArgsExp", *given, *rows, how)
         assert work.numbers(out) == [9] * COUNT
     assert list((ctypes.c_uint32 * 3).in_dll(fake.library, "fake_cuda_cluster")) == seen
     assert fake.calls("LaunchKernelEx") - before == 1

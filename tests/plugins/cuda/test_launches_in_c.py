@@ -104,8 +104,7 @@ def test_python_knows_what_c_has_changed(work: Work, asked: list[str]) -> None:
     work.put(other, bytes(SIZE))
     buffer.run()
     assert work.numbers(other) == [7] * 8 + [0] * (COUNT - 8)
-    given = (0, out), (1, other), (2, _INT(10))
-    assert buffer.update(command, *given, kernel=axpy) == "SUCCESS"
+    assert buffer.update(command, (0, out), (1, other), (2, _INT(10)), kernel=axpy) == "SUCCESS"
     asked.clear()
     assert buffer.update(command, (2, _INT(20)), kernel=axpy) == "SUCCESS"  # the present one
     assert not asked
@@ -118,7 +117,7 @@ def test_python_knows_what_c_has_changed(work: Work, asked: list[str]) -> None:
 
 def test_buffers_and_local_memory_stay_while_values_change(work: Work, asked: list[str]) -> None:
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    memory = work.ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
+    memory = work.ur.make("urMemBufferCreate", work.context, flag, SIZE).value or 0
     values = BufferValue(memory), LocalValue(4 * COUNT), ctypes.c_int8(2), LocalValue(4 * COUNT)
     buffer, command = _finalized(work, "local_sum", *values)
     asked.clear()
@@ -231,7 +230,7 @@ def test_other_enqueues_are_pythons(work: Work, asked: list[str]) -> None:
     buffer.run()
     asked.clear()
     buffer.run(event=ctypes.byref(event))
-    work.ur.ok(ENQUEUE, free, buffer.handle, 1, array(event), None)
+    work.ur.ok(ENQUEUE, free, buffer.handle, 1, array(event))
     assert asked == [ENQUEUE] * 2
     buffer.run(free)
     work.ur.ok(FINISH, free)
@@ -271,12 +270,12 @@ def test_wrong_enqueues_are_explained(
     work: Work, ur: Calls, device: PluginDevice, fake: Knobs, asked: list[str]
 ) -> None:
     out = work.memory()
-    buffer, other = _three(work, out), ur.make("urContextCreate", 1, array(device.handle), None)
+    buffer, other = _three(work, out), ur.make("urContextCreate", 1, array(device.handle))
     buffer.run()
     elsewhere = Work(ur, device.handle, other.value or 0)
-    assert ur(ENQUEUE, elsewhere.queue, buffer.handle, 0, None, None) == "INVALID_CONTEXT"
+    assert ur(ENQUEUE, elsewhere.queue, buffer.handle) == "INVALID_CONTEXT"
     open_one = Buffer(work)
-    assert ur(ENQUEUE, work.queue, open_one.handle, 0, None, None) == "INVALID_OPERATION"
+    assert ur(ENQUEUE, work.queue, open_one.handle) == "INVALID_OPERATION"
     calls: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
         ("GraphLaunch", ENQUEUE, (work.queue, buffer.handle, 0, None, None)),
         ("StreamSynchronize", FINISH, (work.queue,)),

@@ -177,7 +177,7 @@ def test_a_capture_takes_all_parts_or_refuses(work: Work, fake: Knobs, translate
     _check_places(work, out, whole, ones, nowhere)
     assert buffer.update(command, size=(1, 1, 1), dimensions=3) == "SUCCESS"
     captures.begin(work.queue)
-    code = work.ur("urEnqueueCommandBufferExp", work.queue, buffer.handle, 0, None, None)
+    code = work.ur("urEnqueueCommandBufferExp", work.queue, buffer.handle)
     assert code == "GRAPH_CAPTURE_UNSUPPORTED"
     captures.end(work.queue)
 
@@ -190,7 +190,7 @@ def test_what_cannot_have_parts_says_why(work: Work, fake: Knobs, translated: No
     assert code == "INVALID_WORK_GROUP_SIZE"
     assert f"of {MOST}: that is more than 16 parts" in last_error(work.ur)[0]
     binary = program_of_binary(work, BINARY)
-    work.ur.ok("urProgramBuild", work.context, binary, None)
+    work.ur.ok("urProgramBuild", work.context, binary)
     plain = work.ur.make("urKernelCreate", binary, b"scale").value or 0
     text = f"{MOST + 1} work-groups in Z, of {MOST}: only OpenCL C that NVIDIA's compiler"
     rows = work.arguments(out, ctypes.c_int32(1), ctypes.c_int32(1))
@@ -213,8 +213,8 @@ def test_a_text_that_cannot_be_translated_is_a_build_failure(
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: b"no PTX")
     source = b"kernel void scale() {}"
-    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
-    assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
+    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source))
+    assert work.ur("urProgramBuild", work.context, program) == "PROGRAM_BUILD_FAILURE"
 
 
 def test_a_compiler_of_opencl_is_called(pocl_wheel: Any) -> None:
@@ -269,8 +269,8 @@ def test_a_kernel_with_images_is_unsupported(
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
     source = b"kernel void im() {}"
-    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
-    work.ur.ok("urProgramBuild", work.context, program, None)
+    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source))
+    work.ur.ok("urProgramBuild", work.context, program)
     made = ctypes.byref(ctypes.c_void_p())
     assert work.ur("urKernelCreate", program, b"im", made) == "UNSUPPORTED_FEATURE"
     assert work.ur("urKernelCreate", program, b"none", made) == "INVALID_KERNEL_NAME"

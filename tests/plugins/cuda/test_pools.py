@@ -46,14 +46,14 @@ class Pool:
     def number(self, name: str) -> int:
         """Return a number of bytes, such as "USED_CURRENT"."""
         value, kind = ctypes.c_size_t(), UR[f"UR_USM_POOL_INFO_{name}_EXP"]
-        self.ur.ok("urUSMPoolGetInfoExp", self.handle, kind, ctypes.byref(value), None)
+        self.ur.ok("urUSMPoolGetInfoExp", self.handle, kind, value)
         return value.value
 
     def set(self, name: str, value: int) -> str:
         """Set a number of bytes, and return the code."""
         kind, given = UR[f"UR_USM_POOL_INFO_{name}_EXP"], ctypes.c_size_t(value)
         size = ctypes.sizeof(given)
-        return self.ur("urUSMPoolSetInfoExp", self.handle, kind, ctypes.byref(given), size)
+        return self.ur("urUSMPoolSetInfoExp", self.handle, kind, given, size)
 
     def take(self, size: int = SIZE, kind: str = "Device") -> tuple[str, int]:
         """Allocate now. Returns the code and the address."""
@@ -204,7 +204,7 @@ def test_the_default_pool_is_the_devices_own(work: Work, fake: Knobs) -> None:
     asked = work.context, made, UR["UR_USM_ALLOC_INFO_POOL"], size, ctypes.byref(found), None
     work.ur.ok("urUSMGetMemAllocInfo", *asked)
     assert found.value == default.value
-    work.ur.ok("urEnqueueUSMFreeExp", work.queue, None, made, 0, None, None)
+    work.ur.ok("urEnqueueUSMFreeExp", work.queue, None, made)
     _finish(work)
 
 
@@ -264,9 +264,7 @@ def test_failures_of_the_drivers_pool_are_told(
     how = UR.get_struct("ur_usm_pool_desc_t")(UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], None, 0)
     place, made = (work.context, work.device), ctypes.c_void_p()
     call = {
-        "MemPoolCreate": lambda: work.ur(
-            "urUSMPoolCreateExp", *place, ctypes.byref(how), ctypes.byref(made)
-        ),
+        "MemPoolCreate": lambda: work.ur("urUSMPoolCreateExp", *place, ctypes.byref(how), made),
         "MemPoolTrimTo": lambda: work.ur("urUSMPoolTrimToExp", *place, pool.handle, 0),
         "MemPoolSetAttribute": lambda: pool.set("RELEASE_THRESHOLD", 1),
     }[function]

@@ -31,7 +31,7 @@ def _programs(work: Work, *sources: bytes) -> list[int]:
 def _build_info(work: Work, program: int, name: str, size: int = 4096) -> bytes:
     room, used = ctypes.create_string_buffer(size), ctypes.c_size_t()
     given = program, work.device, UR[f"UR_PROGRAM_BUILD_INFO_{name}"], size, room
-    work.ur.ok("urProgramGetBuildInfo", *given, ctypes.byref(used))
+    work.ur.ok("urProgramGetBuildInfo", *given, used)
     return room.raw[: used.value]
 
 
@@ -52,9 +52,9 @@ def test_programs_are_compiled_and_linked(work: Work, form: str) -> None:
     for program in programs:
         assert _kind(work, program) == "NONE"
         if form:
-            work.ur.ok("urProgramCompileExp", program, *devices, None)
+            work.ur.ok("urProgramCompileExp", program, *devices)
         else:
-            work.ur.ok("urProgramCompile", work.context, program, None)
+            work.ur.ok("urProgramCompile", work.context, program)
         assert _kind(work, program) == "COMPILED_OBJECT"
     given = len(programs), array(*programs), None
     linked = work.ur.make(
@@ -70,9 +70,9 @@ def test_each_program_has_its_own_options(work: Work, adapted: Adapted) -> None:
     if adapted.plugin.backend == "cuda":
         pytest.skip("the driver of the tests gets the text, and no options")
     first, second = _programs(work, *(one.replace(b"value + 100", b"value + N") for one in PARTS))
-    work.ur.ok("urProgramCompile", work.context, first, None)
+    work.ur.ok("urProgramCompile", work.context, first)
     work.ur.ok("urProgramCompile", work.context, second, b"-DN=7")
-    linked = work.ur.make("urProgramLink", work.context, 2, array(first, second), None).value
+    linked = work.ur.make("urProgramLink", work.context, 2, array(first, second)).value
     assert _run(work, linked or 0, 5) == [12] * COUNT
 
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_linked(work: Work, gpu_plugin: Plugin) -> None:
     first, second, fresh = _programs(work, *PARTS, PARTS[1])
     link, made = ("urProgramLink", work.context), ctypes.byref(ctypes.c_void_p())
     for program in (first, second):
-        work.ur.ok("urProgramCompile", work.context, program, None)
+        work.ur.ok("urProgramCompile", work.context, program)
     assert work.ur(*link, 1, array(fresh), None, made) == "PROGRAM_LINK_FAILURE"
     assert work.ur(*link, 2, array(second, second), None, made) == "PROGRAM_LINK_FAILURE"
     words, number = ctypes.c_char_p(), ctypes.c_int32()
@@ -109,10 +109,9 @@ OTHER = b""".version 8.0
 def test_ptx_is_linked_by_the_driver(work: Work, fake: Knobs) -> None:
     programs = _programs(work, EXTERN, OTHER)
     for program in programs:
-        work.ur.ok("urProgramCompile", work.context, program, None)
+        work.ur.ok("urProgramCompile", work.context, program)
     link, made = ("urProgramLink", work.context), ctypes.c_void_p()
-    code = work.ur(*link, 1, array(programs[0]), None, ctypes.byref(made))
-    assert code == "PROGRAM_LINK_FAILURE"
+    assert work.ur(*link, 1, array(programs[0]), None, ctypes.byref(made)) == "PROGRAM_LINK_FAILURE"
     linked = work.ur.make(*link, 2, array(*programs), None).value or 0
     kernel, out = work.ur.make("urKernelCreate", linked, b"scale").value or 0, work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
@@ -124,7 +123,7 @@ def test_ptx_is_linked_by_the_driver(work: Work, fake: Knobs) -> None:
 @pytest.mark.parametrize("name", ["LinkCreate", "LinkAddData", "LinkComplete"])
 def test_a_linker_that_fails_leaves_nothing(work: Work, fake: Knobs, name: str) -> None:
     programs = _programs(work, OTHER)
-    work.ur.ok("urProgramCompile", work.context, programs[0], None)
+    work.ur.ok("urProgramCompile", work.context, programs[0])
     before = fake.calls("LinkDestroy")
     fake.fail(name, 2)
     made = ctypes.byref(ctypes.c_void_p())
@@ -156,7 +155,7 @@ def test_opencl_c_is_linked_by_its_compiler(
     assert seen == [*sources, (sources, "-cl-fast-relaxed-math")]
     work.ur.make("urKernelCreate", linked, b"total")
     (ptx,) = _programs(work, OTHER)
-    work.ur.ok("urProgramCompile", work.context, ptx, None)
+    work.ur.ok("urProgramCompile", work.context, ptx)
     made = ctypes.byref(ctypes.c_void_p())
     code = work.ur("urProgramLink", work.context, 2, array(first, ptx), None, made)
     assert code == "PROGRAM_LINK_FAILURE"

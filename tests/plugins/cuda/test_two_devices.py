@@ -33,7 +33,7 @@ def pair(gpu_plugin: Plugin, ur: Calls) -> Pair:
     if len(gpu_plugin.devices) < 2:
         pytest.skip("needs two GPUs")
     one, two = (device.handle for device in gpu_plugin.devices[:2])
-    context = ur.make("urContextCreate", 2, array(one, two), None).value or 0
+    context = ur.make("urContextCreate", 2, array(one, two)).value or 0
     return Pair(Work(ur, one, context), Work(ur, two, context))
 
 
@@ -53,7 +53,7 @@ def test_the_devices_are_different(pair: Pair, ur: Calls) -> None:
     for work in pair:
         memory, room = work.memory(), ctypes.c_void_p()
         given = work.context, memory, UR["UR_USM_ALLOC_INFO_DEVICE"], 8
-        ur.ok("urUSMGetMemAllocInfo", *given, ctypes.byref(room), None)
+        ur.ok("urUSMGetMemAllocInfo", *given, ctypes.byref(room))
         assert room.value == work.device
 
 
@@ -69,10 +69,10 @@ def test_memory_is_copied_from_one_to_the_other_after_its_event(pair: Pair, ur: 
     one, two = pair
     first, second, back = one.memory(), two.memory(), one.memory()
     one.launch(one.kernel("store"), first, ctypes.c_int32(1))
-    launched = ur.make("urEnqueueEventsWait", one.queue, 0, None).value or 0
+    launched = ur.make("urEnqueueEventsWait", one.queue).value or 0
     copied = _copy(two, second, first, launched)
     two.launch(one.kernel("add_one"), second)
-    added = ur.make("urEnqueueEventsWait", two.queue, 0, None).value or 0
+    added = ur.make("urEnqueueEventsWait", two.queue).value or 0
     returned = _copy(one, back, second, copied, added)
     ur.ok("urEventWait", 1, array(returned))
     assert (one.numbers(first), one.numbers(back)) == (_ONES, _TWOS)
@@ -92,16 +92,16 @@ def test_both_use_memory_of_the_host(pair: Pair, ur: Calls, kind: str) -> None:
 def test_a_buffer_is_on_both(pair: Pair, ur: Calls) -> None:
     one, two = pair
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = ur.make("urMemBufferCreate", one.context, flag, SIZE, None).value or 0
+    buffer = ur.make("urMemBufferCreate", one.context, flag, SIZE).value or 0
     pattern = (1).to_bytes(4, "little")
     given = one.queue, buffer, pattern, 4, 0, SIZE, 0, None
     filled = ur.make("urEnqueueMemBufferFill", *given).value or 0
-    ur.ok("urEnqueueEventsWaitWithBarrier", two.queue, 1, array(filled), None)
+    ur.ok("urEnqueueEventsWaitWithBarrier", two.queue, 1, array(filled))
     two.launch(one.kernel("add_one"), BufferValue(buffer))
     ur.ok("urQueueFinish", two.queue)
     one.launch(one.kernel("add_one"), BufferValue(buffer))
     out = (ctypes.c_int32 * COUNT)()
-    ur.ok("urEnqueueMemBufferRead", one.queue, buffer, True, 0, SIZE, out, 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", one.queue, buffer, True, 0, SIZE, out)
     assert list(out) == _THREES
     ur.ok("urMemRelease", buffer)
 
@@ -142,7 +142,7 @@ def test_each_has_command_buffers(pair: Pair, ur: Calls) -> None:
         wrong = other.queue, commands, 0, None, None
         assert ur("urEnqueueCommandBufferExp", *wrong) != "SUCCESS"
         for _ in range(2):
-            ur.ok("urEnqueueCommandBufferExp", work.queue, commands, 0, None, None)
+            ur.ok("urEnqueueCommandBufferExp", work.queue, commands)
         assert work.numbers(memory) == _TWOS
         ur.ok("urCommandBufferReleaseExp", commands)
 
@@ -166,7 +166,7 @@ def test_a_command_buffer_copies_between_devices(pair: Pair, ur: Calls) -> None:
     ur.ok(append, commands, second, first, SIZE, 1, added, 0, None, None, None, None)
     ur.ok("urCommandBufferFinalizeExp", commands)
     for _ in range(2):
-        ur.ok("urEnqueueCommandBufferExp", one.queue, commands, 0, None, None)
+        ur.ok("urEnqueueCommandBufferExp", one.queue, commands)
     ur.ok("urQueueFinish", one.queue)
     assert two.numbers(second) == _THREES
     ur.ok("urCommandBufferReleaseExp", commands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int
+from ctypes import c_int
 from threading import Thread
 
 from helpers.ze_bench import FOREVER, ZeBench, argument, group_count
@@ -29,7 +29,7 @@ def cloned(bench: ZeBench, source: int) -> int:
 
 
 def code(bench: ZeBench, source: int) -> str:
-    return bench.ze.code(CLONE, source, byref(ctypes.c_void_p()))
+    return bench.ze.code(CLONE, source, ctypes.c_void_p())
 
 
 def test_which_lists_cannot_be_cloned(bench: ZeBench) -> None:
@@ -132,7 +132,7 @@ def test_what_the_host_writes(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
     assert called == [77]
     times = new("ze_kernel_timestamp_result_t")
-    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(times))
+    bench.ze.ok("zeEventQueryKernelTimestamp", timed, times)
     assert bytes(times) == rows.raw[:32]
     assert any(rows.all[16:18])
 

@@ -24,8 +24,7 @@ def of_a_pool(bench: ZeBench) -> int:
 def of_its_own(bench: ZeBench) -> int:
     """Return an event that needs no pool (Level Zero 1.15)."""
     desc = new("ze_event_counter_based_desc_t", flags=7)
-    given = bench.context, bench.device, byref(desc)
-    return bench.ze.make("zeEventCounterBasedCreate", *given)
+    return bench.ze.make("zeEventCounterBasedCreate", bench.context, bench.device, desc)
 
 
 @pytest.fixture(params=[of_a_pool, of_its_own])
@@ -154,7 +153,7 @@ def test_its_times_are_those_of_the_last_call(bench: ZeBench) -> None:
         adding.add(1, event)
         bench.ze.ok(WAIT, event, FOREVER)
         row = new("ze_kernel_timestamp_result_t")
-        bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(row))
+        bench.ze.ok("zeEventQueryKernelTimestamp", event, row)
         times = getattr(row, "global")
         assert times.kernelStart < times.kernelEnd
         ends.append(times.kernelEnd)
@@ -173,7 +172,7 @@ class Timed:
         """Return the times of its last call, when that has ended."""
         row = new("ze_kernel_timestamp_result_t")
         self.bench.ze.ok(WAIT, self.event, FOREVER)
-        self.bench.ze.ok("zeEventQueryKernelTimestamp", self.event, byref(row))
+        self.bench.ze.ok("zeEventQueryKernelTimestamp", self.event, row)
         return bytes(row)
 
     def append_query(self, made: int, times: Ints, *waits: int) -> None:

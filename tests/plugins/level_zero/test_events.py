@@ -70,7 +70,7 @@ def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None
 
 def test_a_fence_of_another_queue_is_refused(bench: ZeBench) -> None:
     other, out = bench.new_queue(), bench.ints(0)
-    fence = bench.ze.make("zeFenceCreate", other, byref(new("ze_fence_desc_t")))
+    fence = bench.ze.make("zeFenceCreate", other, new("ze_fence_desc_t"))
     lists = array(adding(bench, out, 1))
     code = bench.ze.code("zeCommandQueueExecuteCommandLists", bench.queue, 1, lists, fence)
     assert code == "INVALID_SYNCHRONIZATION_OBJECT"
@@ -118,17 +118,17 @@ def test_a_list_writes_timestamps(bench: ZeBench) -> None:
     times, clock = bench.ints(count=24), bench.ints(count=2)
     made = bench.list()
     bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, timed)
-    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok("zeCommandListAppendBarrier", made)
     bench.ze.ok(
         "zeCommandListAppendQueryKernelTimestamps",
         *(made, 1, array(timed), times.address, byref(ctypes.c_size_t(64)), done, 0, None),
     )
-    bench.ze.ok("zeCommandListAppendWriteGlobalTimestamp", made, clock.address, None, 0, None)
+    bench.ze.ok("zeCommandListAppendWriteGlobalTimestamp", made, clock.address)
     bench.close_list(made)
     bench.run(made)
     assert state(bench, done) == "SUCCESS"
     row = new("ze_kernel_timestamp_result_t")
-    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(row))
+    bench.ze.ok("zeEventQueryKernelTimestamp", timed, row)
     assert times.all[:16] == [0] * 16
     assert times.raw[64:96] == bytes(row)
     assert any(clock.all)
@@ -165,7 +165,7 @@ def read_times(bench: ZeBench, event: int) -> Any:
 
 def read_clocks(bench: ZeBench) -> tuple[int, int]:
     host, device = ctypes.c_uint64(), ctypes.c_uint64()
-    bench.ze.ok("zeDeviceGetGlobalTimestamps", bench.device, byref(host), byref(device))
+    bench.ze.ok("zeDeviceGetGlobalTimestamps", bench.device, host, device)
     return host.value, device.value
 
 
@@ -182,8 +182,7 @@ def test_an_event_has_the_times_of_the_lists_before_it(
         desc = new("ze_event_counter_based_desc_t")
         desc.flags = ZE["ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE"]
         desc.flags |= ZE["ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP"]
-        given = bench.context, bench.device, byref(desc)
-        event = bench.ze.make("zeEventCounterBasedCreate", *given)
+        event = bench.ze.make("zeEventCounterBasedCreate", bench.context, bench.device, desc)
     made = bench.immediate(flags=ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"])
     append = "zeCommandListImmediateAppendCommandListsExp"
     bench.ze.ok(append, made, 1, array(regular), event, 0, None)

@@ -64,7 +64,7 @@ def test_a_fence_is_after_what_c_has_enqueued(bench: ZeBench) -> None:
     out = bench.ints(count=4)
     made = adding(bench, out.pointer)
     times = run_until_c_does(bench, made)
-    fence = bench.ze.make("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
+    fence = bench.ze.make("zeFenceCreate", bench.queue, new("ze_fence_desc_t"))
     empty = bench.list()
     bench.close_list(empty)
     bench.run(made, wait=False)
@@ -210,8 +210,8 @@ def test_events_with_times_and_captures_are_python_s(bench: ZeBench) -> None:
         bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(new_times()))
         assert asked == [APPEND, "zeEventHostSynchronize"]
         asked.clear()
-        bench.ze.ok("zeCommandListBeginGraphCaptureExt", to, None)
-        code = bench.ze.code(APPEND, to, 1, array(made), None, 0, None)
+        bench.ze.ok("zeCommandListBeginGraphCaptureExt", to)
+        code = bench.ze.code(APPEND, to, 1, array(made))
         assert (code, asked) == ("GRAPH_CAPTURE_UNSUPPORTED", [APPEND])
 
 
@@ -235,7 +235,7 @@ def test_c_runs_a_list_that_leaves_its_own_events_reset(bench: ZeBench) -> None:
     made, to = bench.list(), bench.immediate(flags=2)
     bench.launch(made, bench.kernel("add", out.pointer, c_int(3)), 1, event)
     bench.launch(made, bench.kernel("mul", out.pointer, c_int(2)), 1, 0, event)
-    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
+    bench.ze.ok("zeCommandListAppendBarrier", made)
     bench.ze.ok("zeCommandListAppendEventReset", made, event)
     bench.close_list(made)
     times = append_until_c_does(bench, to, made)

@@ -36,13 +36,13 @@ class Graphs:
         self.list = bench.immediate()
 
     def begin(self) -> None:
-        self.ze.ok(BEGIN, self.list, None)
+        self.ze.ok(BEGIN, self.list)
 
     def end(self) -> int:
-        return self.ze.make(END, self.list, None)
+        return self.ze.make(END, self.list)
 
     def instantiate(self, graph: int) -> int:
-        return self.ze.make("zeGraphInstantiateExt", graph, None)
+        return self.ze.make("zeGraphInstantiateExt", graph)
 
     def append(self, executable: int, signal: int = 0, *waits: int) -> None:
         listed = array(*waits) if waits else None
@@ -126,8 +126,8 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
         (APPEND, graphs.list, executable, None, None, 0, None),
     ]
     for call in calls:
-        graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
-        ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
+        graph = ze.make("zeGraphCreateExt", graphs.bench.context)
+        ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph)
         assert ze.code(*call) == "GRAPH_CAPTURE_UNSUPPORTED", call
         assert ze.code(END, graphs.list, None, array(0)) == "GRAPH_CAPTURE_INVALIDATED"
         assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
@@ -137,18 +137,18 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
 def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     ze, bench = graphs.ze, graphs.bench
     synchronous = bench.immediate(mode=ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"])
-    graph = ze.make("zeGraphCreateExt", bench.context, None)
+    graph = ze.make("zeGraphCreateExt", bench.context)
     into = "zeCommandListBeginCaptureIntoGraphExt"
     regular = bench.list()
-    assert ze.code(BEGIN, regular, None) == "INVALID_COMMAND_LIST_TYPE"
-    assert ze.code(BEGIN, synchronous, None) == "INVALID_ARGUMENT"
+    assert ze.code(BEGIN, regular) == "INVALID_COMMAND_LIST_TYPE"
+    assert ze.code(BEGIN, synchronous) == "INVALID_ARGUMENT"
     assert ze.code(into, graphs.list, None, None) == "INVALID_NULL_HANDLE"
     assert ze.code(END, graphs.list, None, array(0)) == "INVALID_ARGUMENT"
     assert ze.code("zeCommandListGetGraphExt", graphs.list, array(0)) == "INVALID_ARGUMENT"
     assert ze.code("zeGraphGetPrimaryCommandListExt", graph, array(0)) == "INVALID_GRAPH"
     ze.ok(into, graphs.list, graph, None)
     assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
-    assert ze.code(BEGIN, graphs.list, None) == "INVALID_ARGUMENT"
+    assert ze.code(BEGIN, graphs.list) == "INVALID_ARGUMENT"
     assert graphs.end() == graph
     assert ze.make("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
     assert ze.code(into, graphs.list, graph, None) == "INVALID_GRAPH", "it has a capture"
@@ -163,8 +163,8 @@ def test_wrong_captures_are_refused(graphs: Graphs) -> None:
 
 def test_the_capture_of_a_graph_that_is_destroyed_ends(graphs: Graphs) -> None:
     ze, out = graphs.ze, graphs.bench.ints(0)
-    graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
-    ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
+    graph = ze.make("zeGraphCreateExt", graphs.bench.context)
+    ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph)
     kernel = graphs.bench.kernel("add", out.pointer, ctypes.c_int(1))
     graphs.bench.launch(graphs.list, kernel)
     ze.ok("zeGraphDestroyExt", graph)
@@ -180,7 +180,7 @@ def test_the_program_is_called_when_nobody_needs_the_graph(graphs: Graphs) -> No
     graphs.begin()
     graphs.launch("add", out, 1)
     graph = graphs.end()
-    ze.ok("zeGraphSetDestructionCallbackExt", graph, function, 7, None)
+    ze.ok("zeGraphSetDestructionCallbackExt", graph, function, 7)
     executable = graphs.instantiate(graph)
     ze.ok("zeGraphDestroyExt", graph)
     graphs.replay(executable)
@@ -188,8 +188,8 @@ def test_the_program_is_called_when_nobody_needs_the_graph(graphs: Graphs) -> No
     ze.ok("zeExecutableGraphDestroyExt", executable)
     gc.collect()
     assert calls == [7]
-    empty = ze.make("zeGraphCreateExt", graphs.bench.context, None)
-    ze.ok("zeGraphSetDestructionCallbackExt", empty, function, 8, None)
+    empty = ze.make("zeGraphCreateExt", graphs.bench.context)
+    ze.ok("zeGraphSetDestructionCallbackExt", empty, function, 8)
     ze.ok("zeGraphDestroyExt", empty)
     gc.collect()
     assert calls == [7, 8]
@@ -202,7 +202,7 @@ def test_a_graph_is_drawn(graphs: Graphs, tmp_path: Path) -> None:
     graphs.launch("mul", out, 3)
     graph = graphs.end()
     path = str(file).encode()
-    ze.ok("zeGraphDumpContentsExt", graph, path, None)
+    ze.ok("zeGraphDumpContentsExt", graph, path)
     assert "local_size" in file.read_text(encoding="utf-8")
     simple: Any = new("ze_record_replay_graph_ext_dump_desc_t", mode=1)
     ze.ok("zeGraphDumpContentsExt", graph, path, ctypes.byref(simple))
@@ -215,7 +215,7 @@ def test_a_graph_is_drawn(graphs: Graphs, tmp_path: Path) -> None:
         "}",
     ]
     missing = str(tmp_path / "none" / "x").encode()
-    assert ze.code("zeGraphDumpContentsExt", graph, missing, None) == "INVALID_ARGUMENT"
+    assert ze.code("zeGraphDumpContentsExt", graph, missing) == "INVALID_ARGUMENT"
 
 
 def test_the_device_tells_of_graphs(bench: ZeBench) -> None:

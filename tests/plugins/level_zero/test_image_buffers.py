@@ -70,10 +70,10 @@ def test_where_there_are_none(bench: ZeBench) -> None:
     assert bench.ze.code("zeImageCreate", *given) == code
     assert bool(out.value) == there
     row = new("ze_image_properties_t")
-    assert bench.ze.code("zeImageGetProperties", bench.device, byref(desc), byref(row)) == code
+    assert bench.ze.code("zeImageGetProperties", bench.device, byref(desc), row) == code
     support = new("ze_image_format_support_ext_properties_t")
     row.pNext = ctypes.addressof(support)
-    bench.ze.ok("zeImageGetProperties", bench.device, byref(desc), byref(row))
+    bench.ze.ok("zeImageGetProperties", bench.device, byref(desc), row)
     assert bool(support.supported) == there
     profile = driver.objects.list_owned("ze_device_handle_t")[bench.device].platform.ur.profile
     assert profile.images_of_buffers_crash != there

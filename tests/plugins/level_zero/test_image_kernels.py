@@ -41,7 +41,7 @@ def image(bench: ZeBench, *numbers: int) -> c_void_p:
     letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
     layout = ZE["ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32"]
     desc.format = ZE.get_struct("ze_image_format_t")(layout, 0, *letters)
-    made = bench.ze.make("zeImageCreate", bench.context, bench.device, byref(desc))
+    made = bench.ze.make("zeImageCreate", bench.context, bench.device, desc)
     queue, data = bench.immediate(), pixels(*numbers)
     bench.ze.ok("zeCommandListAppendImageCopyFromMemory", queue, made, data, None, *END)
     bench.finish(queue)
@@ -65,7 +65,7 @@ def sampler(
         filterMode=ZE[f"ZE_SAMPLER_FILTER_MODE_{filtering}"],
         isNormalized=normalized,
     )
-    return c_void_p(bench.ze.make("zeSamplerCreate", bench.context, bench.device, byref(desc)))
+    return c_void_p(bench.ze.make("zeSamplerCreate", bench.context, bench.device, desc))
 
 
 def kernel(bench: ZeBench, name: str, *arguments: Any) -> int:
@@ -105,13 +105,13 @@ def test_a_captured_graph_has_images(bench: ZeBench) -> None:
     source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
     data, out = pixels(1, 2, 3, 4), pixels(*[0] * WIDTH)
     made, copy = bench.immediate(flags=ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"]), "ImageCopyFromMemory"
-    bench.ze.ok("zeCommandListBeginGraphCaptureExt", made, None)
+    bench.ze.ok("zeCommandListBeginGraphCaptureExt", made)
     bench.ze.ok(f"zeCommandListAppend{copy}", made, source, data, None, *END)
     bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
     bench.ze.ok("zeCommandListAppendImageCopyToMemory", made, out, target, None, *END)
-    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made, None)
+    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made)
     assert not any(out), "nothing has run"
-    executable = bench.ze.make("zeGraphInstantiateExt", graph, None)
+    executable = bench.ze.make("zeGraphInstantiateExt", graph)
     for first in (1, 5):
         data[:] = pixels(*range(first, first + WIDTH))
         bench.ze.ok("zeCommandListAppendGraphExt", made, executable, None, *END)

@@ -54,8 +54,7 @@ def view_of(bench: ZeBench, image: int, desc: Any, routine: str = VIEW) -> int:
 
 
 def refusal(bench: ZeBench, image: int, desc: Any) -> str:
-    given = bench.context, bench.device, byref(desc), image, byref(c_void_p())
-    return bench.ze.code(VIEW, *given)
+    return bench.ze.code(VIEW, bench.context, bench.device, byref(desc), image, c_void_p())
 
 
 def extensions(bench: ZeBench) -> set[bytes]:
@@ -80,7 +79,7 @@ def launch(bench: ZeBench, name: str, *arguments: Any) -> None:
     kernel = bench.kernel(name, *arguments, module=bench.module(SOURCE))
     made, count = bench.immediate(mode=1), new("ze_group_count_t", groupCountZ=1)
     count.groupCountX, count.groupCountY = WIDTH, HEIGHT
-    bench.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), *END)
+    bench.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, count)
 
 
 def append(bench: ZeBench, routine: str, *given: Any) -> None:
@@ -142,7 +141,7 @@ def test_views_that_cannot_be_are_refused(bench: ZeBench, image: int) -> None:
         assert refusal(bench, image, desc) == code
     other = image_of(bench, described(kind="3D", depth=2))
     assert refusal(bench, other, described(kind="3D", depth=2)) == "UNSUPPORTED_FEATURE"
-    context = bench.ze.make("zeContextCreate", bench.driver, byref(new("ze_context_desc_t")))
+    context = bench.ze.make("zeContextCreate", bench.driver, new("ze_context_desc_t"))
     view = bench.ze.make(VIEW, context, bench.device, byref(ONE), image)
     bench.ze.ok("zeImageDestroy", view)
     bench.ze.ok("zeContextDestroy", context)
@@ -153,5 +152,5 @@ def test_a_driver_without_views_says_so(bench: ZeBench) -> None:
         pytest.skip("needs a driver that makes no 2D images of buffers: PoCL")
     assert refusal(bench, image_of(bench, described()), ONE) == "UNSUPPORTED_FEATURE"
     text = c_void_p()
-    bench.ze.ok("zeDriverGetLastErrorDescription", bench.driver, byref(text))
+    bench.ze.ok("zeDriverGetLastErrorDescription", bench.driver, text)
     assert b"makes no views" in ctypes.string_at(text.value or 0)

@@ -108,8 +108,7 @@ def test_memory_has_pitches(
     row, slice_ = (24, 24) if lines else (20, 60)
     room = slice_ * (size[1] if lines else size[2])
     desc = new("ze_device_mem_alloc_desc_t")
-    given = own.context, byref(desc), room + 8, 64, own.device
-    memory = own.ze.make("zeMemAllocDevice", *given)
+    memory = own.ze.make("zeMemAllocDevice", own.context, desc, room + 8, 64, own.device)
     dots, out = ctypes.create_string_buffer(b"." * room, room), ctypes.create_string_buffer(room)
     where = byref(region(inner(kind)[0], size))
     own.ze.ok(FROM, made, one, data, None, *END)
@@ -158,7 +157,7 @@ def test_how_a_format_is_sampled(bench: ZeBench, kind: str, filters: int) -> Non
     desc, support = described(), new("ze_image_format_support_ext_properties_t")
     desc.format = formed(kind=kind)
     row = new("ze_image_properties_t", pNext=support)
-    bench.ze.ok("zeImageGetProperties", bench.device, byref(desc), byref(row))
+    bench.ze.ok("zeImageGetProperties", bench.device, byref(desc), row)
     assert (row.samplerFilterFlags, support.supported) == (filters, 1)
 
 
@@ -186,7 +185,7 @@ def test_what_an_image_is(bench: ZeBench) -> None:
     found = set()
     for each in (one, other):
         properties = new("ze_image_allocation_ext_properties_t")
-        bench.ze.ok("zeImageGetAllocPropertiesExt", bench.context, each, byref(properties))
+        bench.ze.ok("zeImageGetAllocPropertiesExt", bench.context, each, properties)
         found.add(properties.id)
     assert len(found) == 2
     bench.ze.ok("zeContextMakeImageResident", bench.context, bench.device, one)
@@ -261,10 +260,10 @@ def test_copies_of_no_pixels_only_signal(bench: ZeBench, size: Triple) -> None:
     data, nothing = pixels(IMAGE_SIZES["2D"]), byref(region((1, 1, 0), size))
     out = ctypes.create_string_buffer(len(data))
     bench.ze.ok(FROM, made, one, data, None, *END)
-    bench.ze.ok(FROM, made, one, out, nothing, events[0], 0, None)
+    bench.ze.ok(FROM, made, one, out, nothing, events[0])
     both = one, one, nothing, nothing
-    bench.ze.ok("zeCommandListAppendImageCopyRegion", made, *both, events[1], 0, None)
-    bench.ze.ok(TO, made, out, one, nothing, events[2], 0, None)
+    bench.ze.ok("zeCommandListAppendImageCopyRegion", made, *both, events[1])
+    bench.ze.ok(TO, made, out, one, nothing, events[2])
     assert [bench.ze.code("zeEventQueryStatus", event) for event in events] == 3 * ["NOT_READY"]
     bench.ze.ok(TO, made, out, one, None, *END)
     bench.close_list(made)
@@ -312,5 +311,5 @@ def test_a_device_without_images(bench: ZeBench, monkeypatch: pytest.MonkeyPatch
     assert bench.ze.code("zeImageCreate", *given) == "UNSUPPORTED_FEATURE"
     support = new("ze_image_format_support_ext_properties_t", supported=1)
     properties = new("ze_image_properties_t", pNext=support)
-    bench.ze.ok("zeImageGetProperties", bench.device, byref(described()), byref(properties))
+    bench.ze.ok("zeImageGetProperties", bench.device, byref(described()), properties)
     assert support.supported == 0

@@ -162,14 +162,14 @@ def test_several_kernels_of_one_command_do_not_change(bench: ZeBench) -> None:
 
 def test_a_captured_launch_reads_at_each_replay(bench: ZeBench) -> None:
     out, counts, made = bench.ints(count=3), bench.ints(1, 1, 1), bench.immediate(flags=2)
-    bench.ze.ok("zeCommandListBeginGraphCaptureExt", made, None)
+    bench.ze.ok("zeCommandListBeginGraphCaptureExt", made)
     append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts)
     bench.launch(made, bench.kernel("mul", out.pointer, c_int(2)), 3)
-    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made, None)
-    runnable = bench.ze.make("zeGraphInstantiateExt", graph, None)
+    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made)
+    runnable = bench.ze.make("zeGraphInstantiateExt", graph)
     for groups, wanted in ((1, [2, 0, 0]), (3, [6, 2, 2])):
         counts[0] = groups
-        bench.ze.ok("zeCommandListAppendGraphExt", made, runnable, None, 0, 0, None)
+        bench.ze.ok("zeCommandListAppendGraphExt", made, runnable)
         bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
         assert out.all == wanted
 
@@ -179,7 +179,7 @@ def test_a_captured_launch_reads_at_each_replay(bench: ZeBench) -> None:
 
 def test_misuse_is_refused(bench: ZeBench) -> None:
     out, counts, made = bench.ints(0), bench.ints(1, 1, 1), bench.list()
-    kernel, end = bench.kernel("add", out.pointer, c_int(1)), (None, 0, None)
+    kernel = bench.kernel("add", out.pointer, c_int(1))
     where = c_void_p(counts.address)
     for code, *given in (
         ("INVALID_NULL_POINTER", kernel, None),
@@ -187,7 +187,7 @@ def test_misuse_is_refused(bench: ZeBench) -> None:
         ("INVALID_ARGUMENT", kernel, c_void_p(0x10)),
         ("INVALID_ARGUMENT", bench.kernel("add"), where),
     ):
-        assert bench.ze.code(ONE, made, *given, *end) == code, given
+        assert bench.ze.code(ONE, made, *given) == code, given
     one = byref(c_int(1))
     for code, *given in (
         ("INVALID_SIZE", 0, array(kernel), one, where),
@@ -195,9 +195,9 @@ def test_misuse_is_refused(bench: ZeBench) -> None:
         ("INVALID_NULL_POINTER", 1, array(kernel), one, None),
         ("INVALID_NULL_POINTER", 1, None, one, where),
     ):
-        assert bench.ze.code(SEVERAL, made, *given, *end) == code, given
+        assert bench.ze.code(SEVERAL, made, *given) == code, given
     close(bench, made)
-    assert bench.ze.code(ONE, made, kernel, where, *end) == "INVALID_ARGUMENT"
+    assert bench.ze.code(ONE, made, kernel, where) == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("lost", [12, 4], ids=["the counts", "how many there are"])

@@ -24,9 +24,9 @@ def build(bench: ZeBench, source: bytes, format: int = 1) -> tuple[str, int, str
     code = bench.ze.code("zeModuleCreate", *given)
     if not log:
         return code, module.value or 0, ""
-    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), None)
+    bench.ze.ok("zeModuleBuildLogGetString", log, size)
     room = ctypes.create_string_buffer(size.value)
-    bench.ze.ok("zeModuleBuildLogGetString", log, byref(size), room)
+    bench.ze.ok("zeModuleBuildLogGetString", log, size, room)
     bench.ze.ok("zeModuleBuildLogDestroy", log)
     return code, module.value or 0, room.value.decode()
 
@@ -61,19 +61,17 @@ def test_infos_of_arguments_may_break_a_build(
 
 def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     size = ctypes.c_size_t()
-    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), byref(size), None)
+    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), size)
     whole = size.value
     binary = ctypes.create_string_buffer(whole)
     size.value = 0  # the function copies all, whatever the program leaves there
-    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), byref(size), binary)
+    bench.ze.ok("zeModuleGetNativeBinary", bench.module(), size, binary)
     assert size.value == whole
     code, module, _ = build(bench, binary.raw)
     assert code == "SUCCESS"
     assert sorted(bench.kernel_names(module)) == sorted(bench.kernel_names(bench.module()))
     text = ctypes.create_string_buffer(b"add")
-    kernel = bench.ze.make(
-        "zeKernelCreate", module, byref(new("ze_kernel_desc_t", pKernelName=text))
-    )
+    kernel = bench.ze.make("zeKernelCreate", module, new("ze_kernel_desc_t", pKernelName=text))
     out = bench.ints(1)
     bench.set(kernel, 0, out.pointer)
     bench.set(kernel, 1, c_int(41))
@@ -111,8 +109,8 @@ def test_null_stands_for_a_value_of_zeros(bench: ZeBench) -> None:
     the argument is."""
     out = bench.ints(5, 6)
     kernel = bench.kernel("mul", out.pointer, c_int(7))
-    bench.ze.ok("zeKernelSetArgumentValue", kernel, 1, 4, None)
-    code = bench.ze.code("zeKernelSetArgumentValue", kernel, 1, 1 << 40, None)
+    bench.ze.ok("zeKernelSetArgumentValue", kernel, 1, 4)
+    code = bench.ze.code("zeKernelSetArgumentValue", kernel, 1, 1 << 40)
     assert code == "INVALID_KERNEL_ARGUMENT_SIZE"
     made = bench.list()
     bench.launch(made, kernel, 2)

@@ -75,7 +75,7 @@ def test_events_that_are_none_are_refused(bench: ZeBench) -> None:
 def test_lists_say_whether_they_are_mutable(bench: ZeBench) -> None:
     for is_mutable in (False, True):
         answer = ctypes.c_uint8(7)
-        bench.ze.ok("zeCommandListIsMutableExp", bench.list(mutable=is_mutable), byref(answer))
+        bench.ze.ok("zeCommandListIsMutableExp", bench.list(mutable=is_mutable), answer)
         assert answer.value == is_mutable
 
 

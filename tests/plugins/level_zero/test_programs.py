@@ -103,16 +103,14 @@ def test_handles_that_are_none_are_refused(bench: ZeBench) -> None:
     for wrong in (released, bench.queue, 0x1234, (1 << 64) - 1):
         assert bench.ze.code("zeCommandListClose", wrong) == "INVALID_ARGUMENT"
         assert bench.ze.code("zeEventHostSignal", wrong) == "INVALID_SYNCHRONIZATION_OBJECT"
-        code = bench.ze.code("zeKernelSetGroupSize", wrong, 1, 1, 1)
-        assert code == "INVALID_KERNEL_HANDLE"
+        assert bench.ze.code("zeKernelSetGroupSize", wrong, 1, 1, 1) == "INVALID_KERNEL_HANDLE"
 
 
 def test_the_last_error_is_told(bench: ZeBench) -> None:
     made, text = bench.list(mutable=True), ctypes.c_char_p()
     ask = "zeDriverGetLastErrorDescription", bench.driver, ctypes.byref(text)
     routine = "zeCommandListAppendMemoryFill"
-    given = made, 0x10, b"x", 0, 4, None, 0, None
-    assert bench.ze.code(routine, *given) == "INVALID_SIZE"
+    assert bench.ze.code(routine, made, 0x10, b"x", 0, 4, None, 0, None) == "INVALID_SIZE"
     bench.ze.ok(*ask)
     assert b"a pattern has at least one byte" in (text.value or b"")
 

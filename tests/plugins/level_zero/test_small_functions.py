@@ -91,8 +91,8 @@ def test_a_device_says_its_pci_address(bench: ZeBench, monkeypatch: pytest.Monke
 
 def test_an_event_and_its_pool_say_what_they_were_made_with(bench: ZeBench) -> None:
     desc = new("ze_event_pool_desc_t", flags=5, count=1)
-    pool = bench.ze.make("zeEventPoolCreate", bench.context, byref(desc), 0, None)
-    event = bench.ze.make("zeEventCreate", pool, byref(new("ze_event_desc_t", signal=4, wait=2)))
+    pool = bench.ze.make("zeEventPoolCreate", bench.context, desc)
+    event = bench.ze.make("zeEventCreate", pool, new("ze_event_desc_t", signal=4, wait=2))
     assert number(bench, "zeEventPoolGetFlags", pool) == 5
     assert number(bench, "zeEventPoolGetContextHandle", pool, kind=c_void_p) == bench.context
     assert number(bench, "zeEventGetEventPool", event, kind=c_void_p) == pool
@@ -171,7 +171,7 @@ def test_the_clock_of_a_device_goes_on(bench: ZeBench) -> None:
     seen = []
     for _ in range(2):
         host, device = c_uint64(), c_uint64()
-        bench.ze.ok("zeDeviceGetGlobalTimestamps", bench.device, byref(host), byref(device))
+        bench.ze.ok("zeDeviceGetGlobalTimestamps", bench.device, host, device)
         seen.append((host.value, device.value))
     assert seen[0][0] <= seen[1][0]
     assert 0 < seen[0][1] <= seen[1][1]
@@ -185,23 +185,23 @@ Append = Callable[[ZeBench, int, Any, Any], None]
 
 def copy(bench: ZeBench, made: int, out: Any, source: Any) -> None:
     given = made, out.address, source.address, 16
-    bench.ze.ok("zeCommandListAppendMemoryCopyWithParameters", *given, None, *END)
+    bench.ze.ok("zeCommandListAppendMemoryCopyWithParameters", *given)
 
 
 def copy_from_context(bench: ZeBench, made: int, out: Any, source: Any) -> None:
     given = made, out.address, bench.context, source.address, 16
-    bench.ze.ok("zeCommandListAppendMemoryCopyFromContext", *given, *END)
+    bench.ze.ok("zeCommandListAppendMemoryCopyFromContext", *given)
 
 
 def fill(bench: ZeBench, made: int, out: Any, source: Any) -> None:
     given = made, out.address, ctypes.create_string_buffer(source.raw, 16), 16, 16
-    bench.ze.ok("zeCommandListAppendMemoryFillWithParameters", *given, None, *END)
+    bench.ze.ok("zeCommandListAppendMemoryFillWithParameters", *given)
 
 
 def launch(bench: ZeBench, made: int, out: Any, source: Any) -> None:
     count = new("ze_group_count_t", groupCountX=4, groupCountY=1, groupCountZ=1)
     given = made, bench.kernel("copy", out.pointer, source.pointer), byref(count)
-    bench.ze.ok("zeCommandListAppendLaunchKernelWithParameters", *given, None, *END)
+    bench.ze.ok("zeCommandListAppendLaunchKernelWithParameters", *given)
 
 
 @pytest.mark.parametrize("append", [copy, copy_from_context, fill, launch])

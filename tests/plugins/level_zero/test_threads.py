@@ -117,8 +117,7 @@ def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: i
 
     def run_and_look(number: int) -> None:
         out, made = bench.ints(count=4), bench.list(in_order=True)
-        arguments = out.pointer, c_int(20_000)
-        bench.launch(made, bench.kernel("count", *arguments, module=module), 4)
+        bench.launch(made, bench.kernel("count", out.pointer, c_int(20_000), module=module), 4)
         bench.close_list(made)
         for turn in range(1, 201):
             bench.run(made, queue=queue, wait=False)

@@ -19,8 +19,7 @@ from fairlead.plugins.level_zero.streams import Stream
 @pytest.mark.parametrize("pattern", [b"x", b"ab", b"abc", b"abcdefgh"])
 def test_memory_is_filled(bench: ZeBench, pattern: bytes) -> None:
     out, made = bench.ints(count=8), bench.list()
-    given = made, out.address, pattern, len(pattern), 24
-    bench.ze.ok("zeCommandListAppendMemoryFill", *given, None, 0, None)
+    bench.ze.ok("zeCommandListAppendMemoryFill", made, out.address, pattern, len(pattern), 24)
     bench.finish(made)
     assert out.raw == (pattern * 24)[:24] + bytes(8)
 
@@ -107,7 +106,7 @@ def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
     bench.close_list(made)
     bench.run(made, wait=False)
     policy = new("ze_memory_free_ext_desc_t", freePolicy=1)
-    bench.ze.ok("zeMemFreeExt", bench.context, byref(policy), out.address)
+    bench.ze.ok("zeMemFreeExt", bench.context, policy, out.address)
     bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)
     assert result.all == [1, 2]
 
@@ -130,7 +129,7 @@ def test_memory_is_freed_later_and_the_call_does_not_wait(bench: ZeBench) -> Non
     # The next call that frees or allocates frees what can be freed.
     assert bench.ze.code("zeMemFree", bench.context, out.address) == "INVALID_ARGUMENT"
     row = new("ze_memory_allocation_properties_t")
-    bench.ze.ok("zeMemGetAllocProperties", bench.context, out.address, byref(row), None)
+    bench.ze.ok("zeMemGetAllocProperties", bench.context, out.address, row)
     assert row.type == ZE["ZE_MEMORY_TYPE_UNKNOWN"]
 
 

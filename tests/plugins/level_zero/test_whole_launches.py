@@ -70,7 +70,7 @@ def shape(groups: int = 1, size: int = 1) -> tuple[Any, Any]:
 
 
 def append(bench: ZeBench, made: int, kernel: int, arguments: Any, **sizes: int) -> str:
-    return bench.ze.code(LAUNCH, made, kernel, *shape(**sizes), arguments, None, None, 0, None)
+    return bench.ze.code(LAUNCH, made, kernel, *shape(**sizes), arguments)
 
 
 def test_values_of_all_sizes(bench: ZeBench) -> None:
@@ -98,8 +98,7 @@ def test_groups_that_run_together(bench: ZeBench) -> None:
     for groups, expected in ((1, "SUCCESS"), (2, "UNSUPPORTED_FEATURE")):
         end = byref(desc), None, 0, None
         kernel = bench.kernel("add")
-        code = bench.ze.code(LAUNCH, immediate, kernel, *shape(groups), given, *end)
-        assert code == expected
+        assert bench.ze.code(LAUNCH, immediate, kernel, *shape(groups), given, *end) == expected
     bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
     assert out.all == [5]
 

@@ -42,8 +42,8 @@ def way(
     monkeypatch.setenv("FAIRLEAD_USM", name)
     forget_answers()
     device = next(found for found in adapter.devices if driver.has(found.platform))
-    context = ur.make("urContextCreate", 1, array(device.handle), None).value or 0
-    queue = ur.make("urQueueCreate", context, device.handle, None).value or 0
+    context = ur.make("urContextCreate", 1, array(device.handle)).value or 0
+    queue = ur.make("urQueueCreate", context, device.handle).value or 0
     yield Way(ur, device, name, context, queue)
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)

@@ -33,7 +33,7 @@ def create(
         if host is not None
         else None
     )
-    return ur("urMemBufferCreate", context, flags, size, properties, ctypes.byref(made)), made
+    return ur("urMemBufferCreate", context, flags, size, properties, made), made
 
 
 def partition(
@@ -42,12 +42,7 @@ def partition(
     made = ctypes.c_void_p()
     region = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=origin, size=size))
     return ur(
-        "urMemBufferPartition",
-        buffer,
-        flags,
-        UR["UR_BUFFER_CREATE_TYPE_REGION"],
-        region,
-        ctypes.byref(made),
+        "urMemBufferPartition", buffer, flags, UR["UR_BUFFER_CREATE_TYPE_REGION"], region, made
     ), made
 
 

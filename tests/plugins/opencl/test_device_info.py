@@ -211,7 +211,7 @@ def test_an_older_driver_is_not_asked_for_what_came_later(
     ur: Calls, device: PluginDevice, version: tuple[int, int]
 ) -> None:
     native = ctypes.c_void_p()
-    ur.ok("urDeviceGetNativeHandle", device.handle, ctypes.byref(native))
+    ur.ok("urDeviceGetNativeHandle", device.handle, native)
     old = older(native.value or 0, version)
     answer = declared._functions["urDeviceGetInfo"]
     for name, expected in OLDER[version].items():

@@ -46,9 +46,9 @@ def partition(kind: str, *values: int) -> Any:
 
 def divided(ur: Calls, device: Any, properties: Any) -> list[int]:
     count = ctypes.c_uint32()
-    ur.ok("urDevicePartition", device, ctypes.byref(properties), 0, None, ctypes.byref(count))
+    ur.ok("urDevicePartition", device, ctypes.byref(properties), 0, None, count)
     parts = (ctypes.c_void_p * count.value)()
-    ur.ok("urDevicePartition", device, ctypes.byref(properties), count.value, parts, None)
+    ur.ok("urDevicePartition", device, ctypes.byref(properties), count.value, parts)
     return [part or 0 for part in parts]
 
 
@@ -128,15 +128,7 @@ def test_partitions_that_cannot_be_are_refused(ur: Calls, device: PluginDevice, 
     properties, codes = BAD[case]
     parts, count = (ctypes.c_void_p * 8)(), ctypes.c_uint32()
     assert (
-        ur(
-            "urDevicePartition",
-            device.handle,
-            ctypes.byref(properties),
-            8,
-            parts,
-            ctypes.byref(count),
-        )
-        in codes
+        ur("urDevicePartition", device.handle, ctypes.byref(properties), 8, parts, count) in codes
     )
 
 
@@ -145,7 +137,7 @@ def test_partitions_that_cannot_be_are_refused(ur: Calls, device: PluginDevice, 
 
 def native(ur: Calls, device: Any) -> int:
     handle = ctypes.c_void_p()
-    ur.ok("urDeviceGetNativeHandle", device, ctypes.byref(handle))
+    ur.ok("urDeviceGetNativeHandle", device, handle)
     return handle.value or 0
 
 
@@ -166,7 +158,7 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
         "urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], ctypes.byref(properties)
     )
     assert number(ur, part, "PARENT_DEVICE") == device.handle
-    again = ur.make("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], None)
+    again = ur.make("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0])
     assert again.value == part.value
     assert number(ur, part, "REFERENCE_COUNT") == 2
     ur.ok("urDeviceRelease", part)
@@ -200,7 +192,7 @@ def selected(ur: Calls, device: PluginDevice, *specs: str) -> int | str:
             ctypes.addressof(spec),
         )
     index = ctypes.c_uint32()
-    code = ur("urDeviceSelectBinary", device.handle, binaries, len(specs), ctypes.byref(index))
+    code = ur("urDeviceSelectBinary", device.handle, binaries, len(specs), index)
     return index.value if code == "SUCCESS" else code
 
 
@@ -222,7 +214,7 @@ def test_a_native_handle_leads_back_to_the_same_platform(
     ur: Calls, adapter: Plugin, device: PluginDevice
 ) -> None:
     native = ur.make("urPlatformGetNativeHandle", device.platform.handle).value
-    again = ur.make("urPlatformCreateWithNativeHandle", native, adapter.handles[0], None)
+    again = ur.make("urPlatformCreateWithNativeHandle", native, adapter.handles[0])
     assert again.value == device.platform.handle
     given = "urPlatformCreateWithNativeHandle", 0x1000, adapter.handles[0], None, array(None)
     assert ur(*given) == "INVALID_PLATFORM"

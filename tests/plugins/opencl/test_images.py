@@ -57,7 +57,7 @@ def test_an_image_over_a_buffer_comes_as_a_native_handle(
     desc = OPENCL.get_struct("cl_image_desc")(
         image_type=OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"],
         image_width=12,
-        buffer=ur.make("urMemGetNativeHandle", buffer, None).value,
+        buffer=ur.make("urMemGetNativeHandle", buffer).value,
     )
     form = OPENCL.get_struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT8"])
     code = ctypes.c_int32()
@@ -81,7 +81,7 @@ def test_native_handles_that_are_no_such_image(
 ) -> None:
     image, buffer = new_image(ur, context), new_buffer(ur, context, 64)
     native, native_buffer = (
-        ur.make("urMemGetNativeHandle", memory, None).value for memory in (image, buffer)
+        ur.make("urMemGetNativeHandle", memory).value for memory in (image, buffer)
     )
 
     def take(native: Any, where: int, form: Any, desc: Any) -> str:
@@ -95,7 +95,7 @@ def test_native_handles_that_are_no_such_image(
     assert take(native_buffer, context, plain, shape) == "INVALID_MEM_OBJECT"
     assert take(native, context, image_format("RGBA", "FLOAT"), shape) == wrong
     assert take(native, context, plain, image_desc("IMAGE3D")) == wrong
-    other = ur.make("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle))
     assert take(native, other.value or 0, plain, shape) == "INVALID_CONTEXT"
     made = ctypes.byref(ctypes.c_void_p())
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == (
@@ -175,7 +175,7 @@ def test_an_image_is_no_buffer_and_a_buffer_no_image(
     part = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=0, size=4))
     size = ctypes.byref(ctypes.c_size_t())
     buffers = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
-    commands = ur.make("urCommandBufferCreateExp", context, device.handle, ctypes.byref(buffers))
+    commands = ur.make("urCommandBufferCreateExp", context, device.handle, buffers)
     appended = None, 0, None, 0, None, None, None, None
     for name, *given in (
         ("urEnqueueMemBufferRead", queue, image, True, 0, 4, room, *ends),
@@ -260,14 +260,14 @@ def part(ur: Calls, device: PluginDevice, divisible: None) -> Iterator[int]:
     fields = {"pProperties": ctypes.addressof(one), "PropCount": 1}
     how = struct("ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", **fields)
     made = ctypes.c_void_p()
-    ur.ok("urDevicePartition", device.handle, ctypes.byref(how), 1, ctypes.byref(made), None)
+    ur.ok("urDevicePartition", device.handle, how, 1, made)
     yield made.value or 0
     ur.ok("urDeviceRelease", made)
 
 
 @pytest.fixture
 def its_context(ur: Calls, part: int) -> int:
-    return ur.make("urContextCreate", 1, array(part), None).value or 0
+    return ur.make("urContextCreate", 1, array(part)).value or 0
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -298,8 +298,7 @@ def test_a_transfer_has_its_place_in_the_order(ur: Calls, part: int, its_context
     image = new_image(ur, its_context, data=bytes(240))
     data, room = ctypes.create_string_buffer(PIXELS, 240), ctypes.create_string_buffer(240)
     whole, read = (rect(), region(12, 5)), ctypes.c_void_p()
-    ends = 0, 0, data, 1, array(gate), None
-    ur.ok("urEnqueueMemImageWrite", queue, image, False, *whole, *ends)
+    ur.ok("urEnqueueMemImageWrite", queue, image, False, *whole, 0, 0, data, 1, array(gate))
     ends = 0, 0, room, 0, None, ctypes.byref(read)
     ur.ok("urEnqueueMemImageRead", queue, image, False, *whole, *ends)
     assert not ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")

@@ -93,7 +93,6 @@ def test_kernels_of_one_native_handle_share_a_lock(
             native(ur, "urKernelGetNativeHandle", kernel),
             context,
             program,
-            None,
         ).value
         or 0
     )
@@ -156,7 +155,7 @@ def test_a_kernel_keeps_the_arguments_last_set(
 ) -> None:
     numbers, value = Numbers(ur, context, 4), ctypes.c_int32(40)
     old.ok("urKernelSetArgMemObj", kernel, 0, None, numbers.handle)
-    old.ok("urKernelSetArgValue", kernel, 1, 4, None, ctypes.byref(value))
+    old.ok("urKernelSetArgValue", kernel, 1, 4, None, value)
     kept = object_of(kernel).arguments
     given = URKernelArgument.VALUE, 4, bytes(value)
     assert kept[1] == URKernelArgument(*given) and kept[0].kind == URKernelArgument.MEM
@@ -187,8 +186,7 @@ def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kern
     wide = rows(1)
     wide[0].size = 1 << 40
     arguments = queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None
-    found = ur("urEnqueueKernelLaunchWithArgsExp", *arguments, None)
-    assert found == "INVALID_KERNEL_ARGUMENT_SIZE"
+    assert ur("urEnqueueKernelLaunchWithArgsExp", *arguments) == "INVALID_KERNEL_ARGUMENT_SIZE"
 
 
 def test_the_struct_is_read_as_it_lies_in_memory() -> None:
@@ -290,8 +288,8 @@ def test_suggestions_that_cannot_be_made(
         given = ur, queue, kernel, (8, 8, 8)
         assert suggested(*given, dimensions=dimensions)[0] == "INVALID_WORK_DIMENSION"
     assert suggested(ur, queue, kernel, (8, 0))[0] == "INVALID_WORK_DIMENSION"
-    other = ur.make("urContextCreate", 1, array(device.handle), None)
-    foreign = ur.make("urQueueCreate", other, device.handle, None)
+    other = ur.make("urContextCreate", 1, array(device.handle))
+    foreign = ur.make("urQueueCreate", other, device.handle)
     assert suggested(ur, foreign.value or 0, kernel, (8,))[0] == "INVALID_CONTEXT"
     ur.ok("urQueueRelease", foreign)
     ur.ok("urContextRelease", other)

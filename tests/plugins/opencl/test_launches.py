@@ -65,8 +65,8 @@ def test_kernels_memory_and_queues_of_different_contexts(
 ) -> None:
     """Both contexts are of the same driver, or of different ones."""
     where = find(device).handle
-    other = ur.make("urContextCreate", 1, array(where), None).value or 0
-    foreign = ur.make("urQueueCreate", other, where, None).value or 0
+    other = ur.make("urContextCreate", 1, array(where)).value or 0
+    foreign = ur.make("urQueueCreate", other, where).value or 0
     memory = Numbers(ur, other, 4)
     assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
     assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
@@ -142,8 +142,7 @@ def test_a_cooperative_launch_needs_no_local_size(
     if not is_intel(device):
         pytest.skip("needs a driver with cl_intel_concurrent_dispatch: Intel's")
     together = chain(UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"])
-    arguments = numbers.argument, 5
-    code = launch(ur, queue, kernels["store"], (16,), *arguments, properties=together)
+    code = launch(ur, queue, kernels["store"], (16,), numbers.argument, 5, properties=together)
     assert code == "SUCCESS" and numbers.read(queue) == list(range(5, 21))
 
 

@@ -35,7 +35,7 @@ def build_info(ur: Calls, program: int, device: PluginDevice, name: str) -> byte
     size = SIZE()
     ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], 0, None, ctypes.byref(size))
     value = ctypes.create_string_buffer(size.value)
-    ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], size.value, value, None)
+    ur.ok("urProgramGetBuildInfo", program, device.handle, UR[name], size.value, value)
     return value.raw
 
 
@@ -59,7 +59,7 @@ def from_binaries(
     lengths = (SIZE * len(given))(*(len(binary or b"") for binary in given))
     pointers = (ctypes.c_char_p * len(given))(*given)
     arguments = context, len(given), array(*[device.handle] * len(given)), lengths, pointers, None
-    code = ur("urProgramCreateWithBinary", *arguments, ctypes.byref(made))
+    code = ur("urProgramCreateWithBinary", *arguments, made)
     return code, made.value or 0
 
 
@@ -88,12 +88,12 @@ def test_spirv_is_for_drivers_that_take_it(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
     made, module = ctypes.c_void_p(), make_store()
-    code = ur("urProgramCreateWithIL", context, module, len(module), None, ctypes.byref(made))
+    code = ur("urProgramCreateWithIL", context, module, len(module), None, made)
     if not takes_spirv(ur, device):
         assert code == "COMPILER_NOT_AVAILABLE"
         return
     program = made.value or 0
-    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramBuild", context, program)
     runs(ur, context, queue, program, 5, 5, 5)
     assert ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == module
 
@@ -104,8 +104,7 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01", ptx):
         given = "urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made)
         assert ur(*given) == "INVALID_BINARY"
-    found = ur("urProgramCreateWithIL", context, SOURCE, 0, None, ctypes.byref(made))
-    assert found == "INVALID_SIZE"
+    assert ur("urProgramCreateWithIL", context, SOURCE, 0, None, made) == "INVALID_SIZE"
     metadata.count = 1
     arguments = (context, SOURCE, len(SOURCE), ctypes.byref(metadata), ctypes.byref(made))
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_NULL_POINTER"
@@ -116,7 +115,7 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
 def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDevice) -> None:
     given = ur, context, UNRESOLVED
     compiled, fresh, made = program_of(*given), program_of(ur, context), ctypes.c_void_p(1)
-    ur.ok("urProgramCompile", context, compiled, None)
+    ur.ok("urProgramCompile", context, compiled)
     given = "urProgramLink", context, 1, array(compiled), None, ctypes.byref(made)
     assert ur(*given) == "PROGRAM_LINK_FAILURE"
     if is_intel(device):  # a driver may give the program whose log says why
@@ -130,8 +129,7 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
         assert ur(*given) == "PROGRAM_LINK_FAILURE"
         if made.value:
             ur.ok("urProgramRelease", made)
-    found = ur("urProgramLink", context, 0, array(compiled), None, ctypes.byref(made))
-    assert found == "INVALID_SIZE"
+    assert ur("urProgramLink", context, 0, array(compiled), None, made) == "INVALID_SIZE"
     given = "urProgramLink", context, 1, array(device.handle), None, ctypes.byref(made)
     assert ur(*given) == "INVALID_PROGRAM"
 
@@ -139,9 +137,9 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
 def test_a_program_is_built_in_its_own_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
-    other = ur.make("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle))
     program = program_of(ur, context)
-    assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
+    assert ur("urProgramBuild", other, program) == "INVALID_CONTEXT"
 
 
 # what it is asked
@@ -153,9 +151,9 @@ def test_properties_of_unusual_form_keep_to_the_protocol(
 ) -> None:
     program, value, size = program_of(ur, context), ctypes.create_string_buffer(8), SIZE()
     asked = program, UR[f"UR_PROGRAM_INFO_{name}"]
-    assert ur("urProgramGetInfo", *asked, 0, value, None) == "INVALID_SIZE"
-    assert ur("urProgramGetInfo", *asked, 8, None, None) == "INVALID_NULL_POINTER"
-    assert ur("urProgramGetInfo", *asked, 0, None, None) == "INVALID_NULL_POINTER"
+    assert ur("urProgramGetInfo", *asked, 0, value) == "INVALID_SIZE"
+    assert ur("urProgramGetInfo", *asked, 8) == "INVALID_NULL_POINTER"
+    assert ur("urProgramGetInfo", *asked) == "INVALID_NULL_POINTER"
     ur.ok("urProgramGetInfo", *asked, 0, None, ctypes.byref(size))
     assert size.value == (8 if name == "BINARIES" else 0)
 
@@ -210,7 +208,7 @@ def test_specialisation_constants(
     code = ur("urProgramSetSpecializationConstants", source, 1, constants((SPEC_ID, 4, ten)))
     assert code == "INVALID_PROGRAM"
     ur.ok("urProgramRelease", source)
-    program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    program = ur.make("urProgramCreateWithIL", context, module, len(module)).value or 0
     for count, given, code in (
         (0, constants((SPEC_ID, 4, ten)), "INVALID_SIZE"),
         (1, None, "INVALID_NULL_POINTER"),
@@ -220,7 +218,7 @@ def test_specialisation_constants(
         (1, constants((SPEC_ID, 4, ten)), "SUCCESS"),
     ):
         assert ur("urProgramSetSpecializationConstants", program, count, given) == code
-    ur.ok("urProgramBuild", context, program, None)
+    ur.ok("urProgramBuild", context, program)
     runs(ur, context, queue, program, 15, 15)
 
 
@@ -230,7 +228,7 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
     if not is_intel(device):
         pytest.skip("needs a driver that takes SPIR-V: Intel's")
     module, ten = make_store(), ctypes.c_int32(10)
-    program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    program = ur.make("urProgramCreateWithIL", context, module, len(module)).value or 0
     table = reference.objects.list_owned("ur_program_handle_t")[program].table
     refuse = OPENCL.codes["CL_INVALID_OPERATION"]
     monkeypatch.setattr(table, "clSetProgramSpecializationConstant", lambda *_: refuse)
@@ -254,5 +252,4 @@ def test_native_handles_that_are_no_programs_of_the_context(
         (ctypes.addressof(junk), context, "INVALID_VALUE"),
         (cl, other, "INVALID_CONTEXT"),
     ):
-        found = ur("urProgramCreateWithNativeHandle", handle, where, None, ctypes.byref(made))
-        assert found == code
+        assert ur("urProgramCreateWithNativeHandle", handle, where, None, made) == code

@@ -41,7 +41,7 @@ def any_queue(
 def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_queue: int) -> None:
     times = []
     for blocking in (True, False, True):
-        event = ur.make("urEnqueueTimestampRecordingExp", any_queue, blocking, 0, None)
+        event = ur.make("urEnqueueTimestampRecordingExp", any_queue, blocking)
         ur.ok("urEventWait", 1, array(event))
         times.append(ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END"))
         given = "urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE"
@@ -73,7 +73,7 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
             return table.clEnqueueMarkerWithWaitList(*arguments)
 
     queue.table = Between()
-    ur.ok("urEnqueueEventsWait", any_queue, 1, array(gate), None)
+    ur.ok("urEnqueueEventsWait", any_queue, 1, array(gate))
     assert queue.table is table
     assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 0
     open_gate()
@@ -103,7 +103,7 @@ def test_a_host_task_does_not_run_after_a_failure(
     monkeypatch.setattr(UREvent, "status", -5)
     monkeypatch.setattr(UREvent, "check_usable", lambda _: None)
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: ran.append(1))
-    ur.ok("urEnqueueHostTaskExp", any_queue, task, None, None, 0, None, None)
+    ur.ok("urEnqueueHostTaskExp", any_queue, task)
     ur.ok("urQueueFinish", any_queue)
     assert told == [-5] and not ran
 
@@ -156,9 +156,9 @@ def test_a_queue_is_released_while_its_commands_run(
 def test_a_native_event_has_the_queue_of_its_command(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
-    made = ur.make("urEnqueueEventsWait", queue, 0, None)
+    made = ur.make("urEnqueueEventsWait", queue)
     native = ur.make("urEventGetNativeHandle", made).value
-    again = ur.make("urEventCreateWithNativeHandle", native, context, None)
+    again = ur.make("urEventCreateWithNativeHandle", native, context)
     assert ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
     command = ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_TYPE")
     assert command == UR["UR_COMMAND_EVENTS_WAIT"]
@@ -172,9 +172,9 @@ def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
     code, native = ctypes.c_int32(), ctypes.c_void_p()
     native_queue = table.clCreateCommandQueue(native_context, native_device, 0, ctypes.byref(code))
     assert table.clEnqueueMarkerWithWaitList(native_queue, 0, None, ctypes.byref(native)) == 0
-    event = ur.make("urEventCreateWithNativeHandle", native.value, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", native.value, context)
     queue = ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE")
-    assert ur.make("urQueueGetNativeHandle", queue, None).value == native_queue
+    assert ur.make("urQueueGetNativeHandle", queue).value == native_queue
     assert ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE") == device.handle
     ur.ok("urQueueFinish", queue)
     ur.ok("urEventRelease", event)
@@ -184,9 +184,9 @@ def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
 def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
     ur: Calls, context: int, any_queue: int
 ) -> None:
-    event = ur.make("urEventCreateWithNativeHandle", 0, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", 0, context)
     ur.ok("urEventWait", 1, array(event))
-    ur.ok("urEnqueueEventsWait", any_queue, 1, array(event), None)
+    ur.ok("urEnqueueEventsWait", any_queue, 1, array(event))
     ur.ok("urQueueFinish", any_queue)
     assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == 0
 
@@ -208,8 +208,8 @@ def test_a_queue_that_is_being_closed_is_not_waited_for(
 
     closed = queues.CLObject.close
     monkeypatch.setattr(queues.URQueue, "drain", lambda self: drained.append(self.cl))
-    made = ur.make("urQueueCreate", context, device.handle, None)
-    native = ur.make("urQueueGetNativeHandle", made, None).value
+    made = ur.make("urQueueCreate", context, device.handle)
+    native = ur.make("urQueueGetNativeHandle", made).value
     with monkeypatch.context() as patch:
         patch.setattr(queues.CLObject, "close", close)
         ur.ok("urQueueRelease", made)

@@ -124,16 +124,16 @@ def read(ur: Calls, queue: int, argument: tuple[int, int]) -> list[int]:
     into = (ctypes.c_int32 * COUNT)()
     kind, given = argument
     if kind == MEM:
-        ur.ok("urEnqueueMemBufferRead", queue, given, True, 0, 4 * COUNT, into, 0, None, None)
+        ur.ok("urEnqueueMemBufferRead", queue, given, True, 0, 4 * COUNT, into)
     else:
-        ur.ok("urEnqueueUSMMemcpy", queue, True, into, given, 4 * COUNT, 0, None, None)
+        ur.ok("urEnqueueUSMMemcpy", queue, True, into, given, 4 * COUNT)
     return list(into)
 
 
 def launch(ur: Calls, queue: int, kernel: int, *arguments: Any) -> str:
     given = rows(*arguments)
     head = (queue, kernel, 1, None, sizes((COUNT,)), None, len(given), given)
-    return ur("urEnqueueKernelLaunchWithArgsExp", *head, None, 0, None, None)
+    return ur("urEnqueueKernelLaunchWithArgsExp", *head)
 
 
 def test_an_argument_is_an_address_and_a_buffer_in_turn(
@@ -155,7 +155,7 @@ def test_a_kernel_that_others_know_stays_the_same(
     native = ctypes.c_void_p()
     thing("kernel", store).struct.in_python = 1  # C would call the driver past `addresses_stay`
     assert launch(ur, queue, store, (POINTER, address), 1) == "SUCCESS"
-    ur.ok("urKernelGetNativeHandle", store, ctypes.byref(native))
+    ur.ok("urKernelGetNativeHandle", store, native)
     assert launch(ur, queue, store, (MEM, buffer), 1) == "INVALID_KERNEL_ARGS"
     assert thing("kernel", store).cl == native.value
 
@@ -193,12 +193,10 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
     for number, argument in enumerate([(POINTER, address), (MEM, buffer)] * 2):
         given = rows(argument, number)
         head = (made, store, 1, None, sizes((COUNT,)), None, len(given), given)
-        ur.ok(
-            "urCommandBufferAppendKernelLaunchWithArgsExp", *head, *(0, None) * 3, None, None, None
-        )
+        ur.ok("urCommandBufferAppendKernelLaunchWithArgsExp", *head, *(0, None) * 3)
     assert len(thing("exp_command_buffer", made).copies) == 2
     ur.ok("urCommandBufferFinalizeExp", made)
-    ur.ok("urEnqueueCommandBufferExp", queue, made, 0, None, None)
+    ur.ok("urEnqueueCommandBufferExp", queue, made)
     assert read(ur, queue, (POINTER, address)) == list(range(2, 2 + COUNT))
     assert read(ur, queue, (MEM, buffer)) == list(range(3, 3 + COUNT))
 
@@ -250,9 +248,9 @@ def test_a_time_stamp_is_no_marker_that_waits(
 
     put("clEnqueueMarkerWithWaitList", mark)
     before, stamp, native = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    ur.ok("urEnqueueEventsWait", queue, 0, None, ctypes.byref(before))
-    ur.ok("urEnqueueTimestampRecordingExp", queue, True, 1, array(before), ctypes.byref(stamp))
-    ur.ok("urEventGetNativeHandle", stamp, ctypes.byref(native))
+    ur.ok("urEnqueueEventsWait", queue, 0, None, before)
+    ur.ok("urEnqueueTimestampRecordingExp", queue, True, 1, array(before), stamp)
+    ur.ok("urEventGetNativeHandle", stamp, native)
     assert 1 in counts and last[native.value or 0] == 0
     times = [
         ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END")

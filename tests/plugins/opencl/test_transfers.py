@@ -48,7 +48,7 @@ def test_nothing_to_transfer_has_its_place_in_the_order(
     ):
         ur.ok(f"urEnqueueMemBuffer{name}", queue, *arguments, 0, None, ctypes.byref(event))
         finish(ur, event, f"MEM_BUFFER_{name.upper()}")
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x", 0, None, None)
+    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x")
 
 
 # fills
@@ -61,12 +61,11 @@ def test_fills_with_patterns_of_any_power_of_two(
     pattern = bytes((7 * number + count) % 251 for number in range(count))
     buffer = new_buffer(ur, context, 3 * SIZE, b"\0" * 3 * SIZE)
     event = ctypes.c_void_p()
-    given = queue, buffer, pattern, count, SIZE, SIZE
-    ur.ok("urEnqueueMemBufferFill", *given, 0, None, ctypes.byref(event))
+    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, SIZE, SIZE, 0, None, event)
     finish(ur, event, "MEM_BUFFER_FILL")
     arguments = ur, queue, buffer, 3 * SIZE
     assert content(*arguments) == b"\0" * SIZE + pattern * (SIZE // count) + b"\0" * SIZE
-    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, 3 * SIZE, 0, None, None)
+    ur.ok("urEnqueueMemBufferFill", queue, buffer, pattern, count, 0, 3 * SIZE)
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, 3 * SIZE) == pattern * (3 * SIZE // count)
 
@@ -100,7 +99,7 @@ def test_device_global_variables_where_the_driver_reaches_them(
     owned = struct(
         "ur_program_native_properties_t", "PROGRAM_NATIVE_PROPERTIES", isNativeHandleOwned=True
     )
-    program = ur.make("urProgramCreateWithNativeHandle", native, context, ctypes.byref(owned))
+    program = ur.make("urProgramCreateWithNativeHandle", native, context, owned)
     numbers, event = (ctypes.c_int32 * 2)(50, 60), ctypes.c_void_p()
     arguments = (queue, program, b"answer", False, 8, 4, numbers, 0, None, ctypes.byref(event))
     written = ur("urEnqueueDeviceGlobalVariableWrite", *arguments)
@@ -113,6 +112,6 @@ def test_device_global_variables_where_the_driver_reaches_them(
         finish(ur, event, "DEVICE_GLOBAL_VARIABLE_READ")
         assert list(back) == [1, 50, 60, 4]
         arguments = queue, program, b"none", True, 4, 0, back
-        assert ur("urEnqueueDeviceGlobalVariableRead", *arguments, 0, None, None) == "INVALID_VALUE"
+        assert ur("urEnqueueDeviceGlobalVariableRead", *arguments) == "INVALID_VALUE"
     else:
         assert written == "UNSUPPORTED_FEATURE"

@@ -160,8 +160,8 @@ def test_a_queue_is_released_without_a_look_at_its_device(
         UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], None, ctypes.addressof(one), 1
     )
     parts = (ctypes.c_void_p * 1)()
-    ur.ok("urDevicePartition", device.handle, ctypes.byref(wanted), 1, parts, None)
-    context = ur.make("urContextCreate", 1, parts, None).value or 0
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(wanted), 1, parts)
+    context = ur.make("urContextCreate", 1, parts).value or 0
     gate, open_gate = held_back(ur, context)
     queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     last = ur.make("urEnqueueEventsWait", queue, 1, array(gate))

@@ -56,8 +56,8 @@ def test_a_pattern_lives_until_it_is_read_if_nobody_can_say_when(
     monkeypatch.setattr(table, "clSetEventCallback", lambda *_: refuse)
     memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 12).value or 0
     pattern, read = (ctypes.c_uint8 * 3)(1, 2, 3), (ctypes.c_uint8 * 12)()
-    ur.ok("urEnqueueUSMFill", queue, memory, 3, pattern, 12, 0, None, None)
-    ur.ok("urEnqueueUSMMemcpy", queue, True, read, memory, 12, 0, None, None)
+    ur.ok("urEnqueueUSMFill", queue, memory, 3, pattern, 12)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, read, memory, 12)
     ur.ok("urUSMFree", context, memory)
     assert list(read) == [1, 2, 3] * 4
 
@@ -72,7 +72,7 @@ def test_a_wait_for_a_failed_user_event_fails(
     fail = table.clSetUserEventStatus
     monkeypatch.setattr(table, "clWaitForEvents", lambda *_: fail(gate, -5))
     monkeypatch.setattr(events, "waits_itself", lambda _: False)
-    event = ur.make("urEventCreateWithNativeHandle", gate, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", gate, context)
     code = ur("urEventWait", 1, array(event))
     ur.ok("urEventRelease", event)
     table.clReleaseEvent(gate)
@@ -86,9 +86,9 @@ def test_what_waited_for_a_failure_has_failed_in_every_thread(
     """Intel's driver calls it complete, and only its own wait and its callbacks tell more."""
     owner, error, codes = find("context", context), ctypes.c_int32(), list[str | None]()
     gate = owner.table.clCreateUserEvent(owner.cl, ctypes.byref(error))
-    event = ur.make("urEventCreateWithNativeHandle", gate, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", gate, context)
     behind = ctypes.c_void_p()
-    ur.ok("urEnqueueEventsWait", queue, 1, array(event), ctypes.byref(behind))
+    ur.ok("urEnqueueEventsWait", queue, 1, array(event), behind)
     owner.table.clSetUserEventStatus(gate, -5)
 
     def wait() -> None:
@@ -101,7 +101,7 @@ def test_what_waited_for_a_failure_has_failed_in_every_thread(
         other.start()
         other.join()
     status = ur.number("urEventGetInfo", behind, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-    codes.append(ur("urEnqueueEventsWait", queue, 1, array(behind), None))
+    codes.append(ur("urEnqueueEventsWait", queue, 1, array(behind)))
     ur.ok("urQueueFinish", queue)
     for one in (event, behind):
         ur.ok("urEventRelease", one)

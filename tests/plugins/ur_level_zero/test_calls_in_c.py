@@ -221,8 +221,7 @@ def test_threads_enqueue_on_one_queue(
     def use() -> None:
         for turn in range(100):
             event = ctypes.c_void_p()
-            given = queue, adding.recording.handle, 0, None, ctypes.byref(event)
-            make.ur.ok(ENQUEUE, *given)
+            make.ur.ok(ENQUEUE, queue, adding.recording.handle, 0, None, event)
             if turn % 3 == 0:
                 make.ur.ok("urEventWait", 1, ctypes.byref(event))
             make.ur.ok("urEventRelease", event)

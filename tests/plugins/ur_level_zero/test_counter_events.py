@@ -117,7 +117,7 @@ def test_the_event_of_a_command_needs_no_wait_before_the_next_enqueue(
     recording.finalize()
     opener = threading.Timer(0.05, gate.set) if kind is EventSource.REGULAR else None
     try:
-        calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+        calls.ok("urEnqueueHostTaskExp", queue, task)
         recording.enqueue(queue)
         if opener is not None:
             opener.start()

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
 from fairlead.loader.ur.abi import UR
@@ -71,22 +70,21 @@ def test_memory_has_pitches(
     monkeypatch.setattr(
         LZPlatform, "has", lambda self, name: (extension or name[-3:] != "Ext") and has(self, name)
     )
-    given = calls, make, context, kind
-    queue, one, data = make.queue(flags), image(*given), pixels(x * y * z)
+    queue, one, data = make.queue(flags), image(calls, make, context, kind), pixels(x * y * z)
     whole, tight = area((0, 0, 0), (x, y, z)), (0, 0)
-    calls.ok(WRITE, queue, one, True, *whole, *tight, data, *NO_EVENTS)
+    calls.ok(WRITE, queue, one, True, *whole, *tight, data)
     row, slice_ = (0, 32) if lines else (32, 160)
     pitch = 32
     out = ctypes.create_string_buffer(b"." * (160 * z), 160 * z)
-    calls.ok(READ, queue, one, True, *whole, row, slice_, out, *NO_EVENTS)
+    calls.ok(READ, queue, one, True, *whole, row, slice_, out)
     expected = bytearray(b"." * (160 * z))
     for at in range(y * z):
         start = at % y * pitch + at // y * 160
         expected[start : start + 4 * x] = data.raw[4 * x * at : 4 * x * (at + 1)]
     assert out.raw == bytes(expected)
     other, back = image(calls, make, context, kind), ctypes.create_string_buffer(len(data))
-    calls.ok(WRITE, queue, other, True, *whole, row, slice_, out, *NO_EVENTS)
-    calls.ok(READ, queue, other, True, *whole, *tight, back, *NO_EVENTS)
+    calls.ok(WRITE, queue, other, True, *whole, row, slice_, out)
+    calls.ok(READ, queue, other, True, *whole, *tight, back)
     assert back.raw == data.raw
 
 
@@ -109,24 +107,23 @@ def test_a_2d_image_has_no_slice_pitch(
     monkeypatch.setattr(behind.table, routine, note)
     one, out = image(calls, make, context), ctypes.create_string_buffer(128)
     whole = area((0, 0, 0), (6, 4, 1))
-    calls.ok(READ, queue, one, True, *whole, 32, 160, out, *NO_EVENTS)
+    calls.ok(READ, queue, one, True, *whole, 32, 160, out)
     assert pitches == [(32, 0)]
 
 
 def test_an_image_is_no_buffer(calls: URCalls, make: URObjects, context: int, queue: int) -> None:
     one, out = image(calls, make, context), ctypes.create_string_buffer(64)
     buffer, wrong = make.buffer(), "INVALID_MEM_OBJECT"
-    calls.fails("urEnqueueMemBufferRead", wrong, queue, one, True, 0, 16, out, *NO_EVENTS)
-    calls.fails("urEnqueueMemBufferCopy", wrong, queue, buffer, one, 0, 0, 16, *NO_EVENTS)
+    calls.fails("urEnqueueMemBufferRead", wrong, queue, one, True, 0, 16, out)
+    calls.fails("urEnqueueMemBufferCopy", wrong, queue, buffer, one, 0, 0, 16)
     place = byref(ctypes.c_void_p())
-    given = queue, one, True, 1, 0, 16, 0, None, None, place
-    calls.fails("urEnqueueMemBufferMap", wrong, *given)
-    calls.fails("urEnqueueMemUnmap", wrong, queue, one, out, *NO_EVENTS)
+    calls.fails("urEnqueueMemBufferMap", wrong, queue, one, True, 1, 0, 16, 0, None, None, place)
+    calls.fails("urEnqueueMemUnmap", wrong, queue, one, out)
     part = UR.get_struct("ur_buffer_region_t")(UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 16)
     flags, kind = UR["UR_MEM_FLAG_READ_WRITE"], UR["UR_BUFFER_CREATE_TYPE_REGION"]
     calls.fails("urMemBufferPartition", wrong, one, flags, kind, byref(part), place)
     name, size = UR["UR_IMAGE_INFO_WIDTH"], ctypes.c_size_t()
-    calls.fails("urMemImageGetInfo", wrong, buffer, name, 8, out, byref(size))
+    calls.fails("urMemImageGetInfo", wrong, buffer, name, 8, out, size)
 
 
 def test_formats_that_level_zero_lacks(calls: URCalls, context: int) -> None:
@@ -170,9 +167,9 @@ def test_a_device_without_images(
     place, wrong = byref(ctypes.c_void_p()), "UNSUPPORTED_FEATURE"
     calls.fails("urMemImageCreate", wrong, context, *given, place)
     desc = calls.struct("ur_sampler_desc_t")
-    calls.fails("urSamplerCreate", wrong, context, byref(desc), place)
+    calls.fails("urSamplerCreate", wrong, context, desc, place)
     whole = area((0, 0, 0), (6, 4, 1))
-    calls.fails(READ, wrong, queue, one, True, *whole, 0, 0, out, *NO_EVENTS)
+    calls.fails(READ, wrong, queue, one, True, *whole, 0, 0, out)
 
 
 def test_a_driver_without_the_function(behind: LZDevice, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import ctypes
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.loader.ur.abi import UR
@@ -18,7 +17,7 @@ OUT_OF_MEMORY = 0x70000003  # ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
 
 
 def map_all(calls: URCalls, queue: int, buffer: int, flags: int) -> int:
-    return calls.new("urEnqueueMemBufferMap", queue, buffer, True, flags, 0, SIZE, *NO_EVENTS)
+    return calls.new("urEnqueueMemBufferMap", queue, buffer, True, flags, 0, SIZE)
 
 
 def test_memory_of_the_program_is_mapped_twice_at_one_place(
@@ -34,30 +33,28 @@ def test_memory_of_the_program_is_mapped_twice_at_one_place(
     places = [map_all(calls, queue, buffer, flag) for flag in (READ | WRITE, READ)]
     assert places == [ctypes.addressof(host)] * 2
     host[0] = 1000
-    unmap = "urEnqueueMemUnmap", queue, buffer, places[0], *NO_EVENTS
+    unmap = "urEnqueueMemUnmap", queue, buffer, places[0]
     calls.ok(*unmap)
     calls.ok(*unmap)
     assert make.read(queue, buffer)[0] == 1000
-    code = getattr(calls.table, unmap[0])(*unmap[1:])
-    assert code == UR.codes["UR_RESULT_ERROR_INVALID_VALUE"]
+    calls.fails(unmap[0], "INVALID_VALUE", *unmap[1:])
 
 
 def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(
     calls: URCalls, make: URObjects, queue: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buffer, place = make.buffer(), ctypes.c_void_p()
-    given = queue, buffer, True, READ | WRITE, 0, SIZE, *NO_EVENTS, ctypes.byref(place)
+    given = queue, buffer, True, READ | WRITE, 0, SIZE, 0, None, None, place
     with monkeypatch.context() as patch:
         patch.setattr(behind.table, COPY_MEMORY, lambda *_: OUT_OF_MEMORY)
-        code = calls.table.urEnqueueMemBufferMap(*given)
-    assert code == UR.codes["UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY"]
+        calls.fails("urEnqueueMemBufferMap", "OUT_OF_DEVICE_MEMORY", *given)
     address = map_all(calls, queue, buffer, READ | WRITE)
     (ctypes.c_int32 * COUNT).from_address(address)[:] = [7] * COUNT
-    unmap = queue, buffer, address, *NO_EVENTS
+    unmap = "urEnqueueMemUnmap", queue, buffer, address
     with monkeypatch.context() as patch:
         patch.setattr(behind.table, COPY_MEMORY, lambda *_: OUT_OF_MEMORY)
-        assert calls.table.urEnqueueMemUnmap(*unmap) == code
-    calls.ok("urEnqueueMemUnmap", *unmap)
+        calls.fails(unmap[0], "OUT_OF_DEVICE_MEMORY", *unmap[1:])
+    calls.ok(*unmap)
     assert make.read(queue, buffer) == [7] * COUNT
 
 
@@ -66,7 +63,7 @@ def test_a_part_has_no_access_that_its_buffer_lacks(
 ) -> None:
     def divide(own: str, part: str) -> int:
         flags = [UR[f"UR_MEM_FLAG_{name}"] for name in (own, part)]
-        made = calls.new("urMemBufferCreate", context, flags[0], SIZE, None)
+        made = calls.new("urMemBufferCreate", context, flags[0], SIZE)
         buffer, out = make.own("urMemRelease", made), ctypes.c_void_p()
         region = UR.get_struct("ur_buffer_region_t")(
             UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 16

@@ -54,7 +54,7 @@ def test_wrong_constants_are_refused_at_once(make: URObjects, context: int, queu
     ):
         found = make.ur.code(SET, program, 1, byref(given))
         assert found.removeprefix("UR_RESULT_").removeprefix("ERROR_") == code
-    make.ur.ok("urProgramBuild", context, program, None)
+    make.ur.ok("urProgramBuild", context, program)
     assert stored(make, queue, program, 5) == 15
 
 
@@ -65,9 +65,9 @@ def test_linked_programs_keep_their_constants(
     programs = [make.il_program(data) for data in (make_importing_store(), make_plus())]
     make.ur.ok(SET, programs[1], 1, byref(constant(SPEC_ID, 4, ctypes.c_int32(20))))
     for program in programs:
-        make.ur.ok("urProgramCompile", context, program, None)
+        make.ur.ok("urProgramCompile", context, program)
     parts = listed(*(programs[place] for place in order))
-    linked = make.own("urProgramRelease", make.ur.new("urProgramLink", context, 2, parts, None))
+    linked = make.own("urProgramRelease", make.ur.new("urProgramLink", context, 2, parts))
     assert stored(make, queue, linked, 5) == 25
 
 
@@ -75,8 +75,8 @@ def test_programs_that_lack_something_are_refused(
     make: URObjects, context: int, calls: URCalls
 ) -> None:
     program, made = make.il_program(make_importing_store()), ctypes.c_void_p()
-    assert calls.code("urProgramBuild", context, program, None).endswith("PROGRAM_BUILD_FAILURE")
-    make.ur.ok("urProgramCompile", context, program, None)
+    assert calls.code("urProgramBuild", context, program).endswith("PROGRAM_BUILD_FAILURE")
+    make.ur.ok("urProgramCompile", context, program)
     given = context, 1, listed(program), None, byref(made)
     assert calls.code("urProgramLink", *given).endswith("PROGRAM_LINK_FAILURE")
 
@@ -88,8 +88,7 @@ def test_executables_are_linked_when_they_are_there(
         make.il_program(data) for data in (make_importing_store(), make_plus(), make_store())
     ]
     for program in programs:
-        given = program, 1, listed(make.device), _MAY_IMPORT, None
-        make.ur.ok("urProgramBuildExp", *given)
+        make.ur.ok("urProgramBuildExp", program, 1, listed(make.device), _MAY_IMPORT)
     link = "urProgramDynamicLinkExp"
     code = calls.code(link, context, 1, listed(programs[0]))
     assert code.endswith("PROGRAM_LINK_FAILURE")

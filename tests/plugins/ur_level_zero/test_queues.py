@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS, ints
+from fairlead.conformance.arrays import ints
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
@@ -82,7 +82,7 @@ def test_a_chain_of_commands_goes_through_contexts_of_one_device(
     queues = [make.queue(flags, context=context) for context in contexts]
     buffers = [make.buffer(context=context) for context in contexts]
     fill = queues[0], buffers[0], ints([7]), 4, 0, SIZE
-    event = calls.new("urEnqueueMemBufferFill", *fill, 0, None)
+    event = calls.new("urEnqueueMemBufferFill", *fill)
     for at in (1, 2):
         copy = queues[at], buffers[at - 1], buffers[at], 0, 0, SIZE, 1, (ctypes.c_void_p * 1)(event)
         last = calls.new("urEnqueueMemBufferCopy", *copy)
@@ -105,7 +105,7 @@ def test_a_command_waits_for_an_event_of_another_context(
     queue, buffer, known = make.queue(flags), make.buffer(), python_context(other)
     gate, lives = known.take_cell(), weakref.ref(known)
     del known
-    event = calls.new("urEventCreateWithNativeHandle", gate.ze, other, None)
+    event = calls.new("urEventCreateWithNativeHandle", gate.ze, other)
     make.events(event)
     waits = 1, (ctypes.c_void_p * 1)(event)
     if way == "launch":
@@ -241,7 +241,7 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
     queue = make.queue(flags)
     memory = calls.new("urUSMDeviceAlloc", context, make.device, None, None, SIZE)
     try:
-        calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+        calls.ok("urEnqueueHostTaskExp", queue, task)
         make.release(queue)
         calls.ok("urUSMFree", context, memory)
         assert ran_at_the_free == [True]
@@ -253,7 +253,7 @@ def test_a_command_that_waits_says_when_it_was_queued(calls: URCalls, make: UROb
     gate = threading.Event()
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gate.wait() and None)
     queue, found = make.queue("PROFILING_ENABLE"), ctypes.c_uint64()
-    calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+    calls.ok("urEnqueueHostTaskExp", queue, task)
     event = make.barrier(queue)
     query = calls.table.urEventGetProfilingInfo
     rest = 8, ctypes.byref(found), None
@@ -335,7 +335,7 @@ def test_work_groups_that_run_at_the_same_time(
     size = (ctypes.c_size_t * 1)(COUNT)
     arguments = make.arguments(BufferValue(buffer))
     routine = "urEnqueueKernelLaunchWithArgsExp"
-    tail = *arguments, ctypes.byref(how), *NO_EVENTS
+    tail = *arguments, how
     calls.ok(routine, queue, kernel, 1, None, size, size, *tail)
     assert make.read(queue, buffer) == [1] * COUNT and len(launches) == 1
     single = (ctypes.c_size_t * 1)(1)

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.arrays import NO_EVENTS
 from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -68,11 +67,11 @@ def test_memory_of_the_program_becomes_usm_of_the_host(
     with page() as address:
         given = context, address, mmap.PAGESIZE
         if not calls.info("urDeviceGetInfo", make.device, can):
-            calls.fails("urUSMHostAllocRegisterExp", "UNSUPPORTED_FEATURE", *given, None)
+            calls.fails("urUSMHostAllocRegisterExp", "UNSUPPORTED_FEATURE", *given)
             calls.fails("urUSMImportExp", "UNSUPPORTED_FEATURE", *given)
             assert not behind.access.sharedSystemAllocCapabilities
             return
-        calls.ok("urUSMHostAllocRegisterExp", *given, None)
+        calls.ok("urUSMHostAllocRegisterExp", *given)
         kind = "UR_USM_ALLOC_INFO_TYPE"
         found = calls.info("urUSMGetMemAllocInfo", context, kind, address + 4)
         assert found == UR["UR_USM_TYPE_HOST"]
@@ -83,7 +82,7 @@ def test_memory_of_the_program_becomes_usm_of_the_host(
         calls.fails("urUSMImportExp", "INVALID_VALUE", *given)
         calls.fails("urUSMFree", "INVALID_MEM_OBJECT", context, address)
         free = "urEnqueueUSMFreeExp"
-        calls.fails(free, "INVALID_MEM_OBJECT", queue, None, address, *NO_EVENTS)
+        calls.fails(free, "INVALID_MEM_OBJECT", queue, None, address)
         calls.ok("urUSMHostAllocUnregisterExp", context, address)
         calls.fails("urUSMHostAllocUnregisterExp", "INVALID_VALUE", context, address)
         memory = make.usm()
@@ -147,9 +146,9 @@ def test_bytes_that_end_behind_all_addresses_are_refused(
     """In host memory, too, of which nobody knows where it ends."""
     host, huge = ctypes.create_string_buffer(64), (1 << 64) - 8
     copied = queue, True, host, host, huge
-    calls.fails("urEnqueueUSMMemcpy", "INVALID_SIZE", *copied, *NO_EVENTS)
-    calls.fails("urEnqueueUSMFill", "INVALID_SIZE", queue, host, 1, host, huge, *NO_EVENTS)
-    calls.fails("urEnqueueUSMPrefetch", "INVALID_SIZE", queue, host, huge, 0, *NO_EVENTS)
+    calls.fails("urEnqueueUSMMemcpy", "INVALID_SIZE", *copied)
+    calls.fails("urEnqueueUSMFill", "INVALID_SIZE", queue, host, 1, host, huge)
+    calls.fails("urEnqueueUSMPrefetch", "INVALID_SIZE", queue, host, huge, 0)
     calls.fails("urUSMContextMemcpyExp", "INVALID_SIZE", context, host, host, huge)
 
 
@@ -160,7 +159,7 @@ def new_pool(calls: URCalls, make: URObjects, context: int, *, flags: int = 0) -
     """A pool that keeps what it is given back."""
     limits = calls.struct("ur_usm_pool_limits_desc_t", maxPoolableSize=1 << 20)
     how = calls.struct("ur_usm_pool_desc_t", flags=flags, pNext=ctypes.addressof(limits))
-    made = calls.new("urUSMPoolCreate", context, ctypes.byref(how))
+    made = calls.new("urUSMPoolCreate", context, how)
     return make.own("urUSMPoolRelease", made)
 
 
@@ -177,8 +176,7 @@ def test_a_new_allocation_can_be_zero(
 ) -> None:
     pool = new_pool(calls, make, context, flags=UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"])
     memory, host = allocate(calls, make, context, pool), ctypes.create_string_buffer(b"x" * BYTES)
-    given = queue, True, host, memory, BYTES, 0, None, None
-    calls.ok("urEnqueueUSMMemcpy", *given)
+    calls.ok("urEnqueueUSMMemcpy", queue, True, host, memory, BYTES)
     assert host.raw[:BYTES] == bytes(BYTES)
     calls.ok("urUSMFree", context, memory)
 
@@ -195,10 +193,10 @@ def test_allocations_and_frees_in_order(
     given = queue, pool, BYTES, None, 0, None, ctypes.byref(address), None
     calls.ok(f"urEnqueueUSM{kind}AllocExp", *given)
     pattern = ctypes.create_string_buffer(b"ab", 2)
-    calls.ok("urEnqueueUSMFill", queue, address, 2, pattern, BYTES, 0, None, None)
+    calls.ok("urEnqueueUSMFill", queue, address, 2, pattern, BYTES)
     other = new_pool(calls, make, context)
-    calls.fails("urEnqueueUSMFreeExp", "INVALID_VALUE", queue, other, address, 0, None, None)
-    event = calls.new("urEnqueueUSMFreeExp", queue, pool, address, 0, None)
+    calls.fails("urEnqueueUSMFreeExp", "INVALID_VALUE", queue, other, address)
+    event = calls.new("urEnqueueUSMFreeExp", queue, pool, address)
     make.own("urEventRelease", event)
     assert reserved(calls, pool) == BYTES
     calls.fails("urUSMFree", "INVALID_MEM_OBJECT", context, address)

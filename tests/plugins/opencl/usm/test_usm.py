@@ -76,11 +76,11 @@ def test_a_way_that_the_driver_does_not_have(
     forget_answers()
     strategies._warn_once.cache_clear()
     assert not any(support(ur, device).values())
-    context = ur.make("urContextCreate", 1, array(device.handle), None)
+    context = ur.make("urContextCreate", 1, array(device.handle))
     made = ctypes.c_void_p()
     given = "urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made)
     assert ur(*given) == "INVALID_OPERATION"
-    assert ur("urUSMHostAlloc", context, None, None, 64, ctypes.byref(made)) == "INVALID_OPERATION"
+    assert ur("urUSMHostAlloc", context, None, None, 64, made) == "INVALID_OPERATION"
     ur.ok("urContextRelease", context)
     monkeypatch.setenv("FAIRLEAD_USM", "nonsense")
     forget_answers()
@@ -161,7 +161,7 @@ def test_wishes_that_there_are_not(way: Way) -> None:
 
 
 def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) -> None:
-    other = ur.make("urContextCreate", 1, array(way.device.handle), None)
+    other = ur.make("urContextCreate", 1, array(way.device.handle))
     made = ur.make("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)
     ur.ok("urContextRelease", other)
     assert way.info(made, "TYPE") in (
@@ -179,9 +179,7 @@ def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Ca
     )
     adapter = ur.number("urPlatformGetInfo", way.device.platform.handle, "UR_PLATFORM_INFO_ADAPTER")
     devices = array(way.device.handle)
-    other = ur.make(
-        "urContextCreateWithNativeHandle", native, adapter, 1, devices, ctypes.byref(owned)
-    )
+    other = ur.make("urContextCreateWithNativeHandle", native, adapter, 1, devices, owned)
     assert other.value != way.context
     address, queue = way.alloc("device", 64), new_queue(ur, other.value or 0, way.device.handle)
     way.copy(address, b"shared by two", 13, queue=queue.value or 0)
@@ -233,7 +231,7 @@ def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> 
 def test_kernels_reach_memory_by_its_address(way: Way, ur: Calls) -> None:
     table, kernel = native_kernel(ur, way)
     native_queue = ctypes.c_void_p()
-    ur.ok("urQueueGetNativeHandle", way.queue, None, ctypes.byref(native_queue))
+    ur.ok("urQueueGetNativeHandle", way.queue, None, native_queue)
     count = (ctypes.c_size_t * 1)(256)
     numbers = (ctypes.c_int32 * 256)(*range(256))
     for kind in way.kinds:
@@ -262,7 +260,7 @@ def test_svm_functions_take_addresses_of_every_kind(way: Way, ur: Calls) -> None
         return
     table, kernel = native_kernel(ur, way)
     queue = ctypes.c_void_p()
-    ur.ok("urQueueGetNativeHandle", way.queue, None, ctypes.byref(queue))
+    ur.ok("urQueueGetNativeHandle", way.queue, None, queue)
     into = ctypes.create_string_buffer(64)
     for kind in way.kinds:
         address = way.alloc(kind, 64)
@@ -373,10 +371,10 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
 
 
 def test_queues_of_other_contexts_are_not_waited_for(way: Way, ur: Calls) -> None:
-    other = ur.make("urContextCreate", 1, array(way.device.handle), None).value or 0
+    other = ur.make("urContextCreate", 1, array(way.device.handle)).value or 0
     queue = new_queue(ur, other, way.device.handle).value or 0
     gate, go = held_back(ur, other)
-    ur.ok("urEnqueueEventsWait", queue, 1, array(gate), None)
+    ur.ok("urEnqueueEventsWait", queue, 1, array(gate))
     way.free(way.alloc("device", 64))
     assert go() == 0
     ur.ok("urQueueFinish", queue)

@@ -88,7 +88,7 @@ def test_a_pool_can_begin_with_zeros(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
-    other = ur.make("urContextCreate", 1, array(way.device.handle), None).value or 0
+    other = ur.make("urContextCreate", 1, array(way.device.handle)).value or 0
     pool = ur.make("urUSMPoolCreate", other, ctypes.byref(describe()[0]))
     assert way.try_alloc("device", 64, pool=pool)[0] == "INVALID_VALUE"
     where = (way.context, way.device.handle, pool)
@@ -130,9 +130,7 @@ def test_a_pool_makes_room_within_its_maximum(way: Way, ur: Calls) -> None:
 
 def set_size(way: Way, pool: Any, name: str, value: int) -> None:
     number = ctypes.c_size_t(value)
-    way.ur.ok(
-        "urUSMPoolSetInfoExp", pool, UR[f"UR_USM_POOL_INFO_{name}_EXP"], ctypes.byref(number), 8
-    )
+    way.ur.ok("urUSMPoolSetInfoExp", pool, UR[f"UR_USM_POOL_INFO_{name}_EXP"], number, 8)
 
 
 def test_what_a_pool_can_be_told(way: Way, ur: Calls) -> None:
@@ -174,7 +172,7 @@ def test_the_query_without_a_size(way: Way, ur: Calls) -> None:
 
 
 def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
-    context = ur.make("urContextCreate", 1, array(way.device.handle), None)
+    context = ur.make("urContextCreate", 1, array(way.device.handle))
     pool = ur.make("urUSMPoolGetDefaultDevicePoolExp", context, way.device.handle)
     assert ur.number("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_CONTEXT") == context.value
     ur.ok("urContextRelease", context)
@@ -194,7 +192,7 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
         host = ctypes.create_string_buffer(b"h" * 512, 512)
         given = queue, False, address, host, 512, 1, array(gate), ctypes.byref(copy)
         ur.ok("urEnqueueUSMMemcpy", *given)
-        ur.ok("urEnqueueUSMFreeExp", queue, pool, address, 1, array(copy), ctypes.byref(free))
+        ur.ok("urEnqueueUSMFreeExp", queue, pool, address, 1, array(copy), free)
         assert size(way, pool, "USED_CURRENT") == 512
         assert (
             ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"

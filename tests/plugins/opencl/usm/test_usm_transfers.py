@@ -30,10 +30,10 @@ def test_a_blocking_copy_of_another_thread_is_complete_when_it_returns(way: Way,
                 event, answer = ctypes.c_void_p(), ctypes.c_uint32()
                 ends = 0, None, ctypes.byref(event)
                 ur.ok("urEnqueueUSMMemcpy", queue, True, target, source, size, *ends)
-                ur.ok("urEventGetInfo", event, status, 4, ctypes.byref(answer), None)
+                ur.ok("urEventGetInfo", event, status, 4, answer)
                 ur.ok("urEventRelease", event)
                 found.append((answer.value, into.raw[:size]))
-                ur.ok("urEnqueueUSMMemcpy", queue, True, target, source, size, 0, None, None)
+                ur.ok("urEnqueueUSMMemcpy", queue, True, target, source, size)
 
     for queue in way.queues():
         address = way.alloc("device", SIZE)
@@ -62,13 +62,11 @@ def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> Non
             way.copy(address, b"\0" * (size + 64), size + 64)
             for offset in (0, 1, 32):  # 1: the address is not aligned to the pattern
                 given = queue, address + offset, count, pattern, size
-                ur.ok("urEnqueueUSMFill", *given, 0, None, ctypes.byref(event))
+                ur.ok("urEnqueueUSMFill", *given, 0, None, event)
                 finish(ur, event, "USM_FILL")
                 found = way.content(address + offset, size + 32)
                 assert found == pattern * (size // count) + b"\0" * 32
-            ur.ok(
-                "urEnqueueUSMFill", queue, address, count, pattern, count, 0, None, None
-            )  # once, and no event
+            ur.ok("urEnqueueUSMFill", queue, address, count, pattern, count)  # once, and no event
             way.free(address)
         ur.ok("urQueueRelease", queue)
 
@@ -76,7 +74,7 @@ def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> Non
 @table("count", [1, 3, 4, 200])
 def test_fills_of_the_program_s_own_memory(way: Way, ur: Calls, count: int) -> None:
     host, pattern = ctypes.create_string_buffer(count * 10), bytes(range(count))
-    code = ur("urEnqueueUSMFill", way.queue, host, count, pattern, count * 10, 0, None, None)
+    code = ur("urEnqueueUSMFill", way.queue, host, count, pattern, count * 10)
     ur.ok("urQueueFinish", way.queue)
     if way.name == "buffer":
         assert code == "INVALID_MEM_OBJECT"
@@ -113,9 +111,9 @@ def test_rows_are_copied(
                 way.copy(source, DATA, SIZE)
                 way.copy(target, b"\0" * SIZE, SIZE)
                 place = (target + 20, target_pitch, source + 10, source_pitch, width, height)
-                ur.ok("urEnqueueUSMMemcpy2D", queue, False, *place, 0, None, ctypes.byref(event))
+                ur.ok("urEnqueueUSMMemcpy2D", queue, False, *place, 0, None, event)
                 finish(ur, event, "USM_MEMCPY_2D")
-                ur.ok("urEnqueueUSMMemcpy2D", queue, True, *place, 0, None, None)
+                ur.ok("urEnqueueUSMMemcpy2D", queue, True, *place)
                 expected = bytearray(SIZE)
                 for row in range(height):
                     to, at = 20 + row * target_pitch, 10 + row * source_pitch
@@ -201,17 +199,15 @@ def test_hints_have_their_place_in_the_order_and_change_nothing(way: Way, ur: Ca
             address = way.alloc(kind, SIZE)
             way.copy(address, DATA, SIZE)
             for flag in flags:
-                ur.ok(
-                    "urEnqueueUSMPrefetch", queue, address, SIZE, flag, 0, None, ctypes.byref(event)
-                )
+                ur.ok("urEnqueueUSMPrefetch", queue, address, SIZE, flag, 0, None, event)
                 finish(ur, event, "USM_PREFETCH")
-                ur.ok("urEnqueueUSMPrefetch", queue, address + 128, 64, flag, 0, None, None)
+                ur.ok("urEnqueueUSMPrefetch", queue, address + 128, 64, flag)
             for advice in UR.groups["ur_usm_advice_flags_t"]:
-                ur.ok("urEnqueueUSMAdvise", queue, address, SIZE, advice, ctypes.byref(event))
+                ur.ok("urEnqueueUSMAdvise", queue, address, SIZE, advice, event)
                 finish(ur, event, "USM_ADVISE")
             assert way.content(address, SIZE) == DATA
             way.free(address)
-        ur.ok("urEnqueueUSMPrefetch", queue, host, 64, 0, 0, None, None)
+        ur.ok("urEnqueueUSMPrefetch", queue, host, 64, 0)
         ur.ok("urQueueFinish", queue)
         ur.ok("urQueueRelease", queue)
 
