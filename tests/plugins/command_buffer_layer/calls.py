@@ -14,9 +14,12 @@ from array import array
 from typing import Any
 
 from fairlead.icd.abi import OPENCL
+from fairlead.loader.base.query import query
 
 _library = ctypes.CDLL(os.environ.get("LOADER", "libOpenCL.so.1"))
 CODES = OPENCL.errors
+Argument = OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
+Config = OPENCL.get_struct("cl_mutable_dispatch_config_khr")
 SOURCE = """
 kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }
 kernel void place(global int *a) { a[get_global_id(0) - get_global_offset(0)] = get_global_id(0); }
@@ -99,34 +102,30 @@ def out(kind: Any = ctypes.c_void_p) -> Any:
     return room
 
 
+def ask(function: Any, handle: int, constant: str) -> bytes:
+    """Ask an object."""
+    return query(function, constant, lambda code, *_: ok(code), handle, OPENCL[constant])
+
+
 def answer(function: Any, handle: int, constant: str, kind: Any, count: int = 1) -> Any:
     """Ask an object: one number, or a list if `count` is not 1."""
-    room, size = (kind * max(count, 1))(), ctypes.c_size_t()
-    ok(function(handle, OPENCL[constant], ctypes.sizeof(room), room, ctypes.addressof(size)))
-    assert size.value <= ctypes.sizeof(room)
-    found = list(room)[: size.value // ctypes.sizeof(kind)]
+    data = ask(function, handle, constant)
+    assert len(data) <= count * ctypes.sizeof(kind)
+    found = list((kind * (len(data) // ctypes.sizeof(kind))).from_buffer_copy(data))
     return found[0] if count == 1 and found else found
 
 
 def text(function: Any, handle: int, constant: str) -> str:
     """Ask an object for a text."""
-    size = ctypes.c_size_t()
-    ok(function(handle, OPENCL[constant], 0, None, ctypes.addressof(size)))
-    room = ctypes.create_string_buffer(size.value)
-    ok(function(handle, OPENCL[constant], size.value, room, None))
-    return room.value.decode()
+    return ask(function, handle, constant).rstrip(b"\0").decode()
 
 
 def versions(function: Any, handle: int, constant: str) -> dict[str, str]:
     """Ask for extensions with versions."""
-    size = ctypes.c_size_t()
-    ok(function(handle, OPENCL[constant], 0, None, ctypes.addressof(size)))
-    room = ctypes.create_string_buffer(size.value)
-    ok(function(handle, OPENCL[constant], size.value, room, None))
-    found = {}
-    for start in range(0, size.value, 68):
-        version = int.from_bytes(room.raw[start : start + 4], "little")
-        label = room.raw[start + 4 : start + 68].split(b"\0")[0].decode()
+    found, data = {}, ask(function, handle, constant)
+    for start in range(0, len(data), 68):
+        version = int.from_bytes(data[start : start + 4], "little")
+        label = data[start + 4 : start + 68].split(b"\0")[0].decode()
         found[label] = f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}"
     return found
 
@@ -195,23 +194,6 @@ def buffer(values: Any, context: int = 0) -> int:
     )
 
 
-class Format(ctypes.Structure):
-    """cl_image_format."""
-
-    _fields_ = (("order", ctypes.c_uint32), ("type", ctypes.c_uint32))
-
-
-class Description(ctypes.Structure):
-    """cl_image_desc."""
-
-    _fields_ = (
-        ("type", ctypes.c_uint32),
-        *((label, ctypes.c_size_t) for label in ["w", "h", "d", "array", "row", "slice"]),
-        *((label, ctypes.c_uint32) for label in ("levels", "samples")),
-        ("memory", ctypes.c_void_p),
-    )
-
-
 def has_images() -> bool:
     """Whether the device has images."""
     return bool(answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_IMAGE_SUPPORT", ctypes.c_uint32))
@@ -219,8 +201,8 @@ def has_images() -> bool:
 
 def image(values: list[int] | None = None, width: int = 4, height: int = 4) -> int:
     """An image of pixels that have four 32-bit numbers, with these numbers or undefined ones."""
-    form = Format(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
-    desc = Description(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
+    form = OPENCL.get_struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
+    desc = OPENCL.get_struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
     data = array("I", values or [])
     flags = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if values else 0)
     pointers = (ctypes.addressof(form), ctypes.addressof(desc))
@@ -323,50 +305,31 @@ def enqueue(command_buffer: int, *queues: int, after: tuple[int, ...] = ()) -> i
     return event.value
 
 
-class Argument(ctypes.Structure):
-    """cl_mutable_dispatch_arg_khr."""
-
-    _fields_ = (("index", ctypes.c_uint32), ("size", ctypes.c_size_t), ("value", ctypes.c_void_p))
-
-
-class Config(ctypes.Structure):
-    """cl_mutable_dispatch_config_khr."""
-
-    _fields_ = (
-        ("command", ctypes.c_void_p),
-        *((label, ctypes.c_uint32) for label in ("num_args", "num_svm_args", "num_exec_infos")),
-        ("work_dim", ctypes.c_uint32),
-        *((label, ctypes.c_void_p) for label in ("arg_list", "arg_svm_list", "exec_info_list")),
-        *((label, ctypes.c_void_p) for label in ("offset", "size", "local")),
-    )
-
-
-def memory_argument(index: int, handle: int) -> Argument:
+def memory_argument(index: int, handle: int) -> Any:
     """A new argument that is a memory object."""
     return Argument(index, 8, words(handle))
 
 
-def number_argument(index: int, value: int) -> Argument:
+def number_argument(index: int, value: int) -> Any:
     """A new argument that is a 32-bit number."""
     return Argument(index, 4, uints(value))
 
 
 _KEPT: list[Any] = []
+_SIZES = {"offset": "global_work_offset", "size": "global_work_size", "local": "local_work_size"}
 
 
-def config(command: Any, *arguments: Argument, **fields: Any) -> Config:
-    """A change of a launch. `offset`, `size` and `local` are lists."""
+def config(command: Any, *arguments: Any, **sizes: list[int]) -> Any:
+    """A change of a launch. `sizes` are `offset`, `size` and `local`."""
     listed = (Argument * len(arguments))(*arguments)
-    for label in ("offset", "size", "local"):
-        if isinstance(fields.get(label), list):
-            fields[label] = words(*fields[label])
-    if arguments:
-        fields = {"num_args": len(arguments), "arg_list": ctypes.addressof(listed), **fields}
-    _KEPT.extend([listed, fields])
-    return Config(command=command, **fields)
+    given = {"num_args": len(arguments), "arg_list": ctypes.addressof(listed)} if arguments else {}
+    for label, numbers in sizes.items():
+        given[_SIZES[label]] = words(*numbers)
+    _KEPT.extend([listed, given])
+    return Config(command=command, **given)
 
 
-def update(command_buffer: int, *configs: Config) -> str:
+def update(command_buffer: int, *configs: Any) -> str:
     """Update launches, and return the name of the code."""
     types = uints(*[0] * len(configs))
     return name(
