@@ -5,11 +5,9 @@ own. The first step of a captured program is the capture with `finalize` and a r
 context, the arrays and `clBuildProgram`; these do not count. fairlead's import does.
 
 Time is what processors do for the process, its threads and its children: other load of the machine
-counts little, and compilers in the background count. Each program runs with three kinds of caches:
-
-- first: no cache has anything. fairlead knows nothing of the driver, and tests it.
-- cold: fairlead knows the driver. No kernel is compiled.
-- warm: the program has run before.
+counts little, and compilers in the background count. What fairlead finds out once about a driver is
+in a line of its own. Then each program runs twice: with cold caches, where no kernel is compiled,
+and with warm ones, as the first run has left them.
 
 A figure is the time of the captured program ÷ that of the calls after so many steps, the median of
 the turns. "End" is the whole rest of the process, with what it waits for at its end.
@@ -37,7 +35,7 @@ from .__main__ import list_drivers
 #: Steps after which both are compared. Programs with steps of many milliseconds have fewer.
 _STEPS: Final = (1, 10, 50, 100, 200, 400, 1000)
 _SLOW_STEPS: Final = 100
-_STATES: Final = ("first", "cold", "warm")
+_STATES: Final = ("cold", "warm")
 _CACHES: Final = ("XDG_CACHE_HOME", "POCL_CACHE_DIR")
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -336,26 +334,33 @@ def _run(name: str, kind: str, driver: str, caches: str) -> list[float]:
     return [*taken, spent - before]
 
 
-def _forget_kernels(caches: str) -> None:
-    """Let caches have what fairlead knows of drivers, and no compiled kernel."""
-    kept = Path(caches, "kept")
-    Path(caches, _CACHES[0], "fairlead").rename(kept)
-    for key in _CACHES:
-        shutil.rmtree(Path(caches, key))
-        Path(caches, key).mkdir()
-    kept.rename(Path(caches, _CACHES[0], "fairlead"))
+def _find_out(driver: str, known: str) -> float:
+    """Fill a folder with what fairlead keeps of a driver. Returns the seconds that it took."""
+    name, taken = next(iter(_PROGRAMS)), list[float]()
+    with TemporaryDirectory() as caches:
+        for _ in range(2):
+            taken.append(_run(name, "captured", driver, caches)[0])
+            for key in _CACHES[1:]:
+                shutil.rmtree(Path(caches, key))
+        shutil.copytree(Path(caches, _CACHES[0], "fairlead"), known, dirs_exist_ok=True)
+    return taken[0] - taken[1]
 
 
-def measure_program(name: str, driver: str, turns: int) -> dict[str, list[tuple[float, float]]]:
-    """Return the medians of the seconds, called and captured, by the state of the caches."""
+def measure_program(
+    name: str, driver: str, known: str, turns: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Return the medians of the seconds, called and captured, by the state of the caches.
+
+    Args:
+        known: the folder with what fairlead keeps of the driver.
+    """
     found: dict[str, list[list[list[float]]]] = {state: [] for state in _STATES}
     for _ in range(turns):
         with TemporaryDirectory() as called, TemporaryDirectory() as captured:
-            for state, runs in found.items():
-                if state == "cold":
-                    _forget_kernels(called)
-                    _forget_kernels(captured)
-                pairs = (("called", called), ("captured", captured))
+            pairs = (("called", called), ("captured", captured))
+            for _, caches in pairs:
+                shutil.copytree(known, Path(caches, _CACHES[0], "fairlead"))
+            for runs in found.values():
                 runs.append([_run(name, kind, driver, caches) for kind, caches in pairs])
     return {
         state: [
@@ -368,6 +373,18 @@ def measure_program(name: str, driver: str, turns: int) -> dict[str, list[tuple[
     }
 
 
+def _print_table(driver: str, known: str, turns: int) -> None:
+    head = ("program", "caches", *map(str, _STEPS), "end", "s called; captured")
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|", flush=True)
+    for name in _PROGRAMS:
+        for state, pairs in measure_program(name, driver, known, turns).items():
+            cells = [f"{captured / max(called, 1 / _TICK):.2f}" for called, captured in pairs]
+            cells[-1:-1] = ["–"] * (len(_STEPS) + 1 - len(cells))
+            called, captured = pairs[-1]
+            cells.append(f"{called:.2f}; {captured:.2f}")
+            print(f"| {name} | {state} | {' | '.join(cells)} |", flush=True)
+
+
 def main(turns: int) -> None:
     """Print a table for each driver.
 
@@ -377,15 +394,10 @@ def main(turns: int) -> None:
     facts = machine.facts()
     print(f"{facts['cores']} cores of {facts['cpu']}; load before {facts['load_before']}")
     for driver in list_drivers():
-        head = ("program", "caches", *map(str, _STEPS), "end", "s called; captured")
-        print(f"\n{driver['name']}\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|", flush=True)
-        for name in _PROGRAMS:
-            for state, pairs in measure_program(name, driver["path"], turns).items():
-                cells = [f"{captured / max(called, 1 / _TICK):.2f}" for called, captured in pairs]
-                cells[-1:-1] = ["–"] * (len(_STEPS) + 1 - len(cells))
-                called, captured = pairs[-1]
-                cells.append(f"{called:.2f}; {captured:.2f}")
-                print(f"| {name} | {state} | {' | '.join(cells)} |", flush=True)
+        with TemporaryDirectory() as known:
+            seconds = _find_out(driver["path"], known)
+            print(f"\n{driver['name']}; found out once: {seconds:.1f} s\n")
+            _print_table(driver["path"], known, turns)
     print(f"\nload after {machine.load()}")
 
 
