@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from .allocation import Allocations
     from .command_graph import CommandGraph
 
+#: The events that something depends on, and further ones that it comes after, also if they fail.
+_After = tuple[Sequence[Event], Sequence[Event]]
+
 
 class _Version:
     """An executable graph between two updates. Submissions that wait hold the version of their
@@ -222,7 +225,7 @@ class ExecutableGraph(Drawable, Pickles):
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
         """Submit the graph to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
-        ends: Sequence[Event] = ()
+        after: _After = dependencies, ()
         with self.lock:
             last = self._last
             if queue is not self._queue:
@@ -233,12 +236,10 @@ class ExecutableGraph(Drawable, Pickles):
                 or last.deferred is not None
                 or last.others
             ):
-                ends = (last,)
+                after = dependencies, (last,)
             only = self.only
             event = (
-                self._run_only(only, queue, dependencies, ends)
-                if only
-                else self._run_partitions(queue, dependencies, ends)
+                self._run_only(only, queue, after) if only else self._run_partitions(queue, after)
             )
             self._last, self._queue = event, queue
         self._keep_memory(event)
@@ -264,50 +265,40 @@ class ExecutableGraph(Drawable, Pickles):
                 remedy="submit it to a queue of its context and device",
             )
 
-    def _run_only(
-        self, only: Segment, queue: Queue, dependencies: Sequence[Event], ends: Sequence[Event]
-    ) -> Event:
+    def _run_only(self, only: Segment, queue: Queue, after: _After) -> Event:
         times: list[Event] = []
-        if dependencies or ends:
-            event = submit(self.context, dependencies, self._make_enqueue(0, queue, times), ends)
+        if any(after):
+            event = submit(self.context, self._make_enqueue(0, queue, times), *after)
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
         event.profiled = self._not_profiled or self._explain_missing_times(queue) or times
         return event
 
-    def _run_partitions(
-        self, queue: Queue, dependencies: Sequence[Event], ends: Sequence[Event]
-    ) -> Event:
+    def _run_partitions(self, queue: Queue, after: _After) -> Event:
         events: list[Event] = []
         try:
-            return self._run_each(queue, dependencies, ends, events)
+            return self._run_each(queue, after, events)
         except BaseException:  # what has begun goes on, also on other devices
             queue.add_waits(events)
             for event in events:
                 self._keep_memory(event)
             raise
 
-    def _run_each(
-        self,
-        queue: Queue,
-        dependencies: Sequence[Event],
-        ends: Sequence[Event],
-        events: list[Event],
-    ) -> Event:
+    def _run_each(self, queue: Queue, after: _After, events: list[Event]) -> Event:
         times: list[Event] = []
         for number, (part, segment) in enumerate(
             zip(self.partitions.partitions, self._segments, strict=True)
         ):
             before = [events[earlier] for earlier in part.predecessors]
-            after = (before, ()) if before else (dependencies, ends)
+            waits = (before, ()) if before else after
             if isinstance(segment, HostSegment):
-                events.append(run_on_host(self.context, after[0], segment.function, after[1]))
+                events.append(run_on_host(self.context, segment.function, *waits))
             else:
                 enqueue = self._make_enqueue(number, self._find_queue(queue, number), times)
-                events.append(submit(self.context, after[0], enqueue, after[1]))
+                events.append(submit(self.context, enqueue, *waits))
         exits = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
-            final = submit(self.context, exits, partial(enqueue_wait, queue))
+            final = submit(self.context, partial(enqueue_wait, queue), exits)
         else:
             final = events[-1]
             final.others = tuple(end for end in exits if end is not final)

@@ -304,7 +304,7 @@ class CoherentMemory(Memory):
             queue, address = context.transfer_queue(), host.ctypes.data
             return self.transfer(direction, context, queue, address, count, waits)
 
-        self._writer = submit(context, [self._writer] if self._writer is not None else [], enqueue)
+        self._writer = submit(context, enqueue, [self._writer] if self._writer is not None else [])
         context.keep_until_done(self._writer, host)
         self._valid.add(_HOST if direction == "Read" else context)
 

@@ -69,7 +69,7 @@ class Command:
         if not dependencies:
             return Event(queue.context, self.enqueue(queue, 0, None))
         return submit(
-            queue.context, dependencies, lambda count, waits: self.enqueue(queue, count, waits)
+            queue.context, lambda count, waits: self.enqueue(queue, count, waits), dependencies
         )
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
@@ -133,7 +133,7 @@ class HostTask(Command):
         self.function = function
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        return run_on_host(queue.context, dependencies, self.run)
+        return run_on_host(queue.context, self.run, dependencies)
 
     def run(self) -> None:
         """Call the function. Whoever holds this method holds the command, and so its buffers."""

@@ -102,7 +102,7 @@ class Event(NeverCopied):
                 remedy=_REMEDY_RECORDED,
             )
         parts = tuple(self.parts())
-        _wait_for_each(parts, lambda part: part._wait_alone())
+        raise_any(wait_for_each(parts, lambda part: part._wait_alone()))
         for part in parts:  # one of them may hold what the others use
             part.held = None
 
@@ -133,7 +133,7 @@ class Event(NeverCopied):
             return event
 
         listed = events if isinstance(events, Iterable) else (events,)
-        _wait_for_each(map(check, listed), lambda event: event.wait())
+        raise_any(wait_for_each(map(check, listed), lambda event: event.wait()))
 
     @property
     def status(self) -> str:
@@ -274,7 +274,7 @@ class Event(NeverCopied):
         from .scheduler import run_on_host
 
         # An exception that leaves a function which C calls goes to the hook.
-        run_on_host(None, (), _CALLED_BY_C(lambda: callback(self)), [self])
+        run_on_host(None, _CALLED_BY_C(lambda: callback(self)), (), [self])
 
     def to_pyopencl(self) -> Any:
         """Return a pyopencl.Event. Raises SYCLError (invalid) for no native event, or several."""
@@ -316,8 +316,12 @@ def is_interrupt(error: BaseException, event: Any) -> bool:
     return isinstance(error, KeyboardInterrupt) and all(part.error is not error for part in parts)
 
 
-def _wait_for_each(events: Iterable[Any], wait: Callable[[Any], object]) -> None:
-    """Wait for each event, then raise the first error. Ctrl-C ends the waits at once."""
+def wait_for_each(events: Iterable[Any], wait: Callable[[Any], object]) -> BaseException | None:
+    """Wait for each event. Returns the first error.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, which ends the waits at once.
+    """
     failed = None
     for event in events:
         try:
@@ -326,8 +330,13 @@ def _wait_for_each(events: Iterable[Any], wait: Callable[[Any], object]) -> None
             if is_interrupt(error, event):
                 raise
             failed = failed or error
-    if failed is not None:
-        raise failed
+    return failed
+
+
+def raise_any(error: BaseException | None) -> None:
+    """Raise an error, if there is one."""
+    if error is not None:
+        raise error
 
 
 class Unfinished:

@@ -23,7 +23,7 @@ from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
 from .context import Context, get_default_context, is_empty, list_contexts
 from .errors import make_invalid_error
-from .event import Event, Unfinished, is_interrupt
+from .event import Event, Unfinished, raise_any, wait_for_each
 from .handler import Handler
 from .handles import URObject, make_struct
 from .launches import NDRange
@@ -355,18 +355,14 @@ class Queue(URObject):
         with self.lock:
             check_no_deadlock(self._unsettled, "Queue.wait")
             unsettled, self._unsettled, self._busy = self._unsettled, Unfinished(), False
-        failed = unsettled.error
-        for event in unsettled:
-            try:
-                event.wait()
-            except BaseException as error:  # what a host task raised, SystemExit too
-                if is_interrupt(error, event):
-                    with self.lock:  # everything is still to be waited for
-                        for other in self._unsettled:
-                            unsettled.add(other)
-                        self._unsettled, self._busy = unsettled, True
-                    raise
-                failed = failed or error
+        try:
+            failed = wait_for_each(unsettled, lambda event: event.wait())
+        except KeyboardInterrupt:
+            with self.lock:  # everything is still to be waited for
+                for other in self._unsettled:
+                    unsettled.add(other)
+                self._unsettled, self._busy = unsettled, True
+            raise
         try:
             self.adapter.wait("urQueueFinish", self.handle, holder=self)
         except KeyboardInterrupt:
@@ -377,8 +373,7 @@ class Queue(URObject):
             last = self._order.last
             if last is not None and last.deferred is None:
                 self._order.last = None
-        if failed is not None:
-            raise failed
+        raise_any(unsettled.error or failed)
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)

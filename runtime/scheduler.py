@@ -177,14 +177,14 @@ def _notify(followers: Iterable[Deferred]) -> None:
 
 
 def submit(
-    context: Context, dependencies: Sequence[Event], enqueue: Enqueue, ends: Sequence[Event] = ()
+    context: Context, enqueue: Enqueue, dependencies: Sequence[Event], ends: Sequence[Event] = ()
 ) -> Event:
     """Call `enqueue` as soon as the adapter can wait for all events: now, if it can.
 
     Args:
         context: where the command runs.
-        dependencies: the events that it depends on.
         enqueue: gives it to the adapter.
+        dependencies: the events that it depends on.
         ends: further events that it comes after, also if they fail.
 
     Returns:
@@ -198,7 +198,7 @@ def submit(
             or event.error is not None
             or event.context is not context
         ):
-            return _submit_parts(context, dependencies, enqueue, ends)
+            return _submit_parts(context, enqueue, dependencies, ends)
         if event.handle:
             handles.append(event.handle)
     return Event(context, enqueue(len(handles), make_handle_array(handles)))
@@ -209,7 +209,7 @@ def _list_parts(events: Iterable[Event]) -> list[Event]:
 
 
 def _submit_parts(
-    context: Context, dependencies: Iterable[Event], enqueue: Enqueue, ends: Iterable[Event]
+    context: Context, enqueue: Enqueue, dependencies: Iterable[Event], ends: Iterable[Event]
 ) -> Event:
     """Do what `submit` does, for events of every kind."""
     event = Event(context)
@@ -243,8 +243,8 @@ def _submit_parts(
 
 def run_on_host(
     context: Context | None,
-    dependencies: Iterable[Event],
     work: Callable[[], object],
+    dependencies: Iterable[Event],
     ends: Iterable[Event] = (),
 ) -> Event:
     """Call `work` in a worker thread when all events are complete.
