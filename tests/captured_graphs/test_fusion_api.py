@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 from click.testing import CliRunner
 
@@ -18,7 +19,14 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.cli.main import main
-from fairlead.icd.command_buffer.rewrites import fusion, launches, rewriting, runs, uses
+from fairlead.icd.command_buffer.rewrites import (
+    fused_runs,
+    fusion,
+    launches,
+    rewriting,
+    runs,
+    uses,
+)
 from fairlead.icd.command_buffer.rewrites.checking import find_difference
 from fairlead.icd.errors import OpenCLError
 
@@ -447,12 +455,16 @@ class Patience:
 
     Attributes:
         looks: what each look was told: the replays so far.
+        now: the seconds of the processors.
+        waited: those of the clock.
     """
 
     def __init__(self, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.looks, self.now = list[Any](), list[int](), 0.0
+        self.begun, self.looks = list[Any](), list[int]()
+        self.now = self.waited = 0.0
         monkeypatch.setattr(rewriting, "_WORTH_SECONDS", 1.0)
-        monkeypatch.setattr(rewriting, "monotonic", lambda: self.now)
+        monkeypatch.setattr(rewriting, "process_time", lambda: self.now)
+        monkeypatch.setattr(rewriting, "monotonic", lambda: self.waited)
         monkeypatch.setattr(rewriting._background, "add", lambda work: [self.begun.append(work)])
         look = rewriting.Rewriting.look
 
@@ -493,6 +505,20 @@ def test_a_graph_that_is_replayed_for_a_short_time_is_not_compiled(
     assert not one.begun and one.looks == [0, 1, 8, 16, 32, 64]
     one.replay(30, 0.01)
     assert len(one.begun) == 1 and one.looks[6:] == [102]
+
+
+def test_a_program_that_waits_for_a_device_is_worth_a_compiler(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But a busy machine's clock goes on while the program does nothing."""
+    one = Patience(queue, monkeypatch)
+    one.replay(8, 0)
+    one.waited = 3.9
+    one.replay(1, 0)
+    assert not one.begun
+    one.waited = 4.1
+    one.replay(2, 0)
+    assert len(one.begun) == 1
 
 
 def test_replays_that_come_at_once_count_with_the_first(
@@ -692,6 +718,26 @@ loops[0].replay(queue)
 queue.finish()
 """
     assert run_python(code, fresh=True).out.count("rewritten") == 1
+
+
+@pytest.mark.parametrize("what", ["a sum", "a chain"])
+def test_the_thread_lets_pocl_compile_for_any_local_size(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A replay would wait for it, and a program that ends for kernels with barriers."""
+    asked, query = list[int](), fused_runs.query_sizes
+    monkeypatch.setattr(fused_runs, "query_sizes", lambda one: asked.append(one) or query(one))
+    chain = Chain(queue)
+    graph = chain.capture()
+    if what == "a sum":
+        x: Any = cl_array.to_device(queue, chain.host)
+        with capture(queue) as graph:
+            cl_array.sum(x * x)
+    sources = graph.finalize(fuse="wait").fused.values()
+    is_pocl = "Portable" in queue.device.platform.name
+    assert len(asked) == len(sources) * is_pocl
+    for source in sources if is_pocl else ():
+        assert "barrier" not in source.rpartition("kernel void ")[2]
 
 
 @pytest.mark.one_driver("pocl_wheel")

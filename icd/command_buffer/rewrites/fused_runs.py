@@ -25,7 +25,8 @@ FIXED: Final[int] = lib.FL_FIXED
 class FusedKernel:
     """A fused kernel of a source. Raises OpenCLError if the driver does not build it.
 
-    PoCL compiles its function for any local size here, not in the replay that is to call it.
+    PoCL compiles its function for any local size here, not in the replay that is to call it. That
+    does not take long, since it has no barriers.
     """
 
     def __init__(self, context: int, device: int, options: str, source: str) -> None:

@@ -4,7 +4,7 @@ One thread rewrites all graphs of the process, one after the other. So many grap
 start many compilers. What goes wrong is a line in `explain()`, and the graph runs as captured.
 
 A rewrite takes tenths of a second of a core, and saves microseconds in each replay of a small
-graph. So it begins when replays have gone on for as long as it takes. A program that ends before
+graph. So it begins when the program has taken as much since the first replay. One that ends before
 loses nothing, and another one loses at most what it has saved soon after.
 
 A change that ends a rewrite (flow.py) lets the commands be rewritten again after some replays. A
@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, ref
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from .checking import FusionCheck
     from .flow import Flow
 
-#: A rewrite that nobody waits for begins after so many replays, which have gone on for so many
-#: seconds. To read kernels and to build a fused one takes as long.
+#: A rewrite that nobody waits for begins after so many replays. By then the program has taken so
+#: many seconds of the processors since the first one. To rewrite takes as many.
 _WORTH_REWRITING: Final = 8
-_WORTH_SECONDS: Final = 0.25
+_WORTH_SECONDS: Final = 0.5
+#: So many seconds of the clock count as one: a device may work, and a busy machine gives less.
+_WAITED: Final = 4
 #: Replays after a change that ended a rewrite, until the commands are rewritten again.
 _PAUSE: Final = 16
 #: Twice as many after the next such change, unless so many times more replays came before it.
@@ -94,7 +96,7 @@ class Rewriting:
         self._kept = keep_sources(self._references.programs)
         self._result: Future[Rewritten] | None = None
         self._pause, self._since, self._next_look = _PAUSE, _WORTH_REWRITING, 1
-        self._began = monotonic()
+        self._began = process_time(), monotonic()
         self._why_later = "it may not be replayed often"
         self._revealed = set[int]()
 
@@ -123,8 +125,8 @@ class Rewriting:
             ran: how many replays there were.
         """
         if ran <= 1:  # a driver compiles in the first one
-            self._began = monotonic()
-        spent = monotonic() - self._began
+            self._began = process_time(), monotonic()
+        spent = max(process_time() - self._began[0], (monotonic() - self._began[1]) / _WAITED)
         if ran < self._since:
             self._next_look = self._since if ran else 1
         elif spent < _WORTH_SECONDS:  # as many more as are expected to take the rest of the time
