@@ -11,7 +11,7 @@ from helpers.support import ROOT
 from bench.__main__ import ALL, TABLES, why_not
 
 #: Programs that are parts of measures, or show results.
-_PARTS: Final = {"__main__", "report", "picture", "first_replay", "dpctl_work"}
+_PARTS: Final = {"__main__", "report", "picture", "first_replay", "dpctl_work", "intel_kernel"}
 
 
 def test_every_measure_is_taken() -> None:

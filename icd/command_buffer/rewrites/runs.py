@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from ...calls import query_integer
+from ...calls import query_compute_units, query_integer
 from ...kernel_source.conditions import Three
 from ...kernel_source.errors import UnreadableKernel
 from ..commands import CommandList
@@ -32,7 +32,10 @@ _MOST_BYTES: Final = 1000
 _MOST_LAUNCHES: Final = 128
 #: Work-items of a work-group, on CPUs and on GPUs: the first number that divides them, or else the
 #: last. Whole groups have no test at their end. A CPU's driver takes longer for many groups.
-_GROUPS: Final = ((1024, 512, 256, 128), (256,))
+_GROUPS: Final = ((8192, 4096, 2048, 1024, 512, 256, 128), (256,))
+#: Larger ones leave this many for each compute unit.
+_LARGE: Final = 1024
+_EACH: Final = 2
 
 
 class Border(NamedTuple):
@@ -76,6 +79,7 @@ class Run:
         snapshot: the commands.
         is_isolated: whether the function of each is isolated from the others' (isolation.py).
         most: work-items of a work-group that the device takes.
+        units: its compute units.
 
     Attributes:
         launches: in order.
@@ -85,13 +89,13 @@ class Run:
     """
 
     def __init__(
-        self, path: RunPath, snapshot: ListSnapshot, most: int, *, is_isolated: bool
+        self, path: RunPath, snapshot: ListSnapshot, most: int, units: int, *, is_isolated: bool
     ) -> None:
         self.launches: list[RecordedLaunch] = []
         self.numbers: list[int] = []
         self.lists: list[Any] = []
         self.declared: dict[str, str] = {}
-        self.is_isolated, self._most = is_isolated, most
+        self.is_isolated, self._most, self._units = is_isolated, most, units
         self._path, self._seen = path, 0
         self._names, self._roots = MemoryNames(snapshot), snapshot.roots
         # bytes of the arguments, by their keys, and of all of them
@@ -237,8 +241,10 @@ class Run:
         # few items that take long are for all threads
         if any(has_inner_loops(one.kernel.access) for one in self.launches):
             sizes = sizes[-1:]
-        row = self.grid[0] if self.grid else self.launches[0].items
-        whole = (one for one in sizes if one <= self._most and row % one == 0)
+        items = self.launches[0].items
+        row = self.grid[0] if self.grid else items
+        most = min(self._most, max(_LARGE, items // (_EACH * self._units)))
+        whole = (one for one in sizes if one <= most and row % one == 0)
         return next(whole, min(sizes[-1], row) if self.grid else sizes[-1])
 
     def make(
@@ -318,8 +324,9 @@ class RunList:
                 likes[number] = following
         device = snapshot.commands.devices[0]
         most = query_integer(device, "clGetDeviceInfo", "CL_DEVICE_MAX_WORK_GROUP_SIZE") or 0
-        path = RunPath()
-        run = Run(path, snapshot, most, is_isolated=is_isolated)
+        units = query_compute_units(device)
+        new_run = partial(Run, RunPath(), snapshot, most, units, is_isolated=is_isolated)
+        run = new_run()
         for number in numbers:
             launch, listed = self.launches.get(number), None
             like = run.launches[-1] if run.launches else likes.get(number)
@@ -335,7 +342,7 @@ class RunList:
             if text is not None:
                 self.lines.append((number, f"command {number} {text.rstrip()}"))
                 self._end(run)
-                run = Run(path, snapshot, most, is_isolated=is_isolated)
+                run = new_run()
                 if launch is not None:
                     run.take(number, launch, self._names[number], listed)
         self._end(run)
