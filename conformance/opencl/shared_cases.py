@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import pytest
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.opencl.objects import CLObjects
+from fairlead.conformance.threads import in_threads
 
 #: What is wrong with a wait list of sync-points, and its number and list.
 WRONG_SYNC_POINTS: Final = {
@@ -40,7 +40,7 @@ def each_wrong_sync_points(names: Sequence[str], code: str) -> pytest.MarkDecora
     )
 
 
-def in_threads(
+def run_in_threads(
     objects: CLObjects, work: Callable[[CLObjects, int], tuple[list[int], list[int]]]
 ) -> None:
     """Run `work` in 8 threads.
@@ -50,24 +50,16 @@ def in_threads(
         work: takes a maker of the thread's own and the thread's number. It returns the numbers
             that it found, and those that it expected.
     """
-    wrong: list[object] = []
 
     def run(number: int) -> None:
         own = objects.new_maker()
         try:
             found, expected = work(own, number)
-            wrong.extend([] if found == expected else [found[:4]])
-        except Exception as error:
-            wrong.append(error)
+            equal(found, expected, f"what thread {number} found")
         finally:
             own.close()
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    equal(wrong, [], "what went wrong")
+    in_threads(8, run)
 
 
 def check_rectangles(

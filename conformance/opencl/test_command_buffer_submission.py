@@ -19,7 +19,7 @@ from fairlead.conformance.opencl.commands import (
     chain,
 )
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjects, check
-from fairlead.conformance.opencl.shared_cases import in_threads
+from fairlead.conformance.opencl.shared_cases import run_in_threads
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE = "clEnqueueCommandBufferKHR"
@@ -170,7 +170,7 @@ def test_threads(commands: CommandBuffers, objects: CLObjects) -> None:
         recorder.run(times=20)
         return own.read(queue, buffer), [20 * number] * 64
 
-    in_threads(objects, work)
+    run_in_threads(objects, work)
 
 
 @rule("clReleaseCommandBufferKHR", "a command-buffer that was never finalized can be released")

@@ -13,7 +13,7 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, CLObjects
-from fairlead.conformance.opencl.shared_cases import in_threads
+from fairlead.conformance.opencl.shared_cases import run_in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 
@@ -252,4 +252,4 @@ def test_threads(objects: CLObjects) -> None:
             own.launch(queue, kernel, 64)
         return own.read(queue, buffer), [20 * number] * 64
 
-    in_threads(objects, work)
+    run_in_threads(objects, work)

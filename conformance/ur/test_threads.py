@@ -8,13 +8,13 @@ So those cases are beyond it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import beyond_specification, equal, rule
+from fairlead.conformance.threads import in_threads
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS, Kind
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
@@ -28,25 +28,18 @@ ROUNDS = 20
 SHARED = ("context", "program", "kernel")
 
 
-def run_together(work: Callable[[int], None]) -> None:
-    """Run the work in all threads at once. Raises the first exception of any."""
-    errors: list[BaseException] = []
-    gate = threading.Barrier(THREADS)
+def repeat(
+    opened_objects: Callable[[], URObjects], make_one: Callable[[URObjects], object]
+) -> None:
+    """Make objects and release them in all threads, each of them many times."""
 
-    def run(number: int) -> None:
-        try:
-            gate.wait()
-            work(number)
-        except BaseException as error:
-            errors.append(error)
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            make = opened_objects()
+            make_one(make)
+            make.close()
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    in_threads(THREADS, work)
 
 
 def count(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
@@ -60,7 +53,7 @@ def count(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
         for _ in range(ROUNDS):
             ur.ok(kind.release, handle)
 
-    run_together(work)
+    in_threads(THREADS, work)
     equal(ur.info(kind.info, handle, kind.query), first, "the reference count")
 
 
@@ -99,29 +92,17 @@ def test_queries(ur: URCalls, device: int, platform: int) -> None:
             equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_NAME"), name, "the name")
             ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_NAME")
 
-    run_together(work)
+    in_threads(THREADS, work)
 
 
 @rule("urContextCreate", f"from {THREADS} threads")
 def test_contexts(opened_objects: Callable[[], URObjects]) -> None:
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            make = opened_objects()
-            make.context()
-            make.close()
-
-    run_together(work)
+    repeat(opened_objects, lambda make: make.context())
 
 
 @rule("urMemBufferCreate", f"from {THREADS} threads in one context")
 def test_buffers_of_one_context(opened_objects: Callable[[], URObjects]) -> None:
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            make = opened_objects()
-            make.buffer()
-            make.close()
-
-    run_together(work)
+    repeat(opened_objects, lambda make: make.buffer())
 
 
 @pytest.mark.parametrize(
@@ -137,25 +118,12 @@ def test_usm_of_one_context(
     make: URObjects, opened_objects: Callable[[], URObjects], kind: str
 ) -> None:
     make.usm(kind)
-
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            own = opened_objects()
-            own.usm(kind)
-            own.close()
-
-    run_together(work)
+    repeat(opened_objects, lambda own: own.usm(kind))
 
 
 @rule("urKernelCreate", f"from {THREADS} threads on one program")
 def test_kernels_of_one_program(opened_objects: Callable[[], URObjects]) -> None:
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            make = opened_objects()
-            make.kernel()
-            make.close()
-
-    run_together(work)
+    repeat(opened_objects, lambda make: make.kernel())
 
 
 @rule(
@@ -175,7 +143,7 @@ def test_launches(opened_objects: Callable[[], URObjects]) -> None:
         )
         make.close()
 
-    run_together(work)
+    in_threads(THREADS, work)
 
 
 @rule("urEventGetInfo", f"from {THREADS} threads for events of one context")
@@ -189,7 +157,7 @@ def test_events(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
             equal(ur.is_complete(event), True, "whether the event is complete")
         make.close()
 
-    run_together(work)
+    in_threads(THREADS, work)
 
 
 @beyond_specification
@@ -202,6 +170,6 @@ def test_one_queue(ur: URCalls, make: URObjects, queue: int) -> None:
         for _ in range(ROUNDS):
             ur.ok("urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE)
 
-    run_together(work)
+    in_threads(THREADS, work)
     for number, buffer in enumerate(buffers):
         equal(make.read(queue, buffer), [number] * COUNT, f"buffer {number}")

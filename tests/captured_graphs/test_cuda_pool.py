@@ -10,7 +10,6 @@ import ctypes
 import gc
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from helpers.cuda_program import COPIED, READ_WRITE, SIZE, Program
 from helpers.pool_programs import run_random_program
 
 from fairlead.captured_graphs.context import capture
+from fairlead.conformance.threads import in_threads
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
@@ -323,29 +323,18 @@ def test_the_limit_is_a_variable(
 
 
 def test_threads_release_and_create_at_once(program: Program) -> None:
-    failures: list[object] = []
-
     def work(number: int) -> None:
-        try:
-            queue = cl.CommandQueue(program.context)
-            for turn in range(60):
-                size = 4 * SIZE if turn % 3 else _LARGE
-                host = np.full(size // 4, number, np.int32)
-                buffer = cl.Buffer(program.context, READ_WRITE, size)
-                cl.enqueue_copy(queue, buffer, host)
-                got = np.empty_like(host)
-                cl.enqueue_copy(queue, got, buffer)
-                if (got != number).any():
-                    failures.append((number, turn))
-        except BaseException as error:
-            failures.append(error)
+        queue = cl.CommandQueue(program.context)
+        for turn in range(60):
+            size = 4 * SIZE if turn % 3 else _LARGE
+            host = np.full(size // 4, number, np.int32)
+            buffer = cl.Buffer(program.context, READ_WRITE, size)
+            cl.enqueue_copy(queue, buffer, host)
+            got = np.empty_like(host)
+            cl.enqueue_copy(queue, got, buffer)
+            assert (got == number).all(), (number, turn)
 
-    threads = [Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(4, work)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -23,6 +23,7 @@ from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import CapturedGraph, CaptureError, capture
 from fairlead.captured_graphs.swaps import CaptureWarning
+from fairlead.conformance.threads import in_threads
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 
@@ -195,7 +196,6 @@ def test_threads_with_queues_of_their_own_are_not_disturbed(
 ) -> None:
     """Eight threads capture, replay and run directly on one context; each gets its own result."""
     source = SOURCE.replace("add", "bump")
-    failures: list[str] = []
 
     def work(number: int) -> None:
         queue = cl.CommandQueue(context)
@@ -210,15 +210,9 @@ def test_threads_with_queues_of_their_own_are_not_disturbed(
             bump(queue, (N,), None, buffer, np.float32(1))
         result = np.empty(N, np.float32)
         cl.enqueue_copy(queue, result, buffer)
-        if not (result == 20 * (10 * number + 1)).all():
-            failures.append(f"{number}: {result[:3]}")
+        assert (result == 20 * (10 * number + 1)).all(), f"{number}: {result[:3]}"
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(8, work)
 
 
 def test_a_queue_is_captured_once_at_a_time(

@@ -23,6 +23,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.captured_graphs.segment import CapturedSegment
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.calls import call
 from fairlead.icd.capture.recording import CaptureError
 from fairlead.icd.command_buffer.routes import Route
@@ -194,14 +195,7 @@ def test_it_takes_the_short_way_when_it_is_waited_for(
     assert numbers.value() == 17
     loop.replay(other)
     loop.replay(numbers.queue, wait=True)
-    threads = [
-        threading.Thread(target=loop.replay, args=(numbers.queue,), kwargs={"wait": True})
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda _: loop.replay(numbers.queue, wait=True))
     loop.replay(numbers.queue, wait=True)
     assert numbers.value() == 87
     with capture(numbers.queue), pytest.raises(CaptureError, match="the queue is being captured"):

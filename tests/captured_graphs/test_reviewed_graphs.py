@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from helpers.timings import Rival, Told, tell
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.command_buffer import choice, direct_device, reviews
 from fairlead.icd.command_buffer.engine import Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
@@ -153,15 +153,11 @@ def test_threads_replay_through_reviews(numbers: Numbers, told: type[Told]) -> N
         numbers.add(1)
     loop = graph.finalize()
 
-    def run() -> None:
+    def run(_: int) -> None:
         for _ in range(150):
             loop.replay(numbers.queue)
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(3, run)
     assert numbers.value() == 450
 
 

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy
 import pytest
 from helpers.graphs import edges
 from helpers.sycl import N, zeros
 
+from fairlead.conformance.threads import in_threads
 from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Program, Queue, SYCLError
 
 THREADS = 6
 ROUNDS = 10
-
-
-def together(work: Callable[[int], object]) -> list[object]:
-    """Run `work(number)` in THREADS threads at the same time.
-
-    Returns the results, raises an exception.
-    """
-    start = threading.Barrier(THREADS)
-
-    def run(number: int) -> object:
-        start.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(run, range(THREADS)))
 
 
 @pytest.fixture
@@ -48,7 +30,7 @@ def test_one_thread_gets_a_queue(queue: Queue) -> None:
             return False
 
     for _ in range(ROUNDS):
-        won = together(begin)
+        won = in_threads(THREADS, begin)
         assert won.count(True) == 1 and queue.get_graph() is graphs[won.index(True)]
         graphs[won.index(True)].end_recording(queue)
 
@@ -66,7 +48,7 @@ def test_recordings_of_several_threads_in_one_graph(
             own.parallel_for(N, program.mul, memories[number], numpy.int32(2))
             graph.end_recording(own)
 
-    together(record)
+    in_threads(THREADS, record)
     assert len(graph) == 2 * ROUNDS * THREADS and not graph.is_recording
     assert len(edges(graph)) == (2 * ROUNDS - 1) * THREADS
     queue.graph(graph.finalize()).wait()
@@ -81,10 +63,11 @@ def test_one_queue_recorded_by_several_threads(
 ) -> None:
     in_order = Queue(queue.device, in_order=True)
     with graph.recording(in_order):
-        together(
+        in_threads(
+            THREADS,
             lambda number: [
                 in_order.parallel_for(N, program.add, memory, numpy.int32(1)) for _ in range(ROUNDS)
-            ]
+            ],
         )
     count = THREADS * ROUNDS
     assert edges(graph) == {(node, node + 1) for node in range(count - 1)}
@@ -102,7 +85,7 @@ def test_nodes_and_edges_of_several_threads(queue: Queue, graph: CommandGraph) -
             graph.make_edge(last, node)
             last = node
 
-    together(add)
+    in_threads(THREADS, add)
     ids = [node.id for node in graph.nodes]
     assert len(graph) == 1 + THREADS * ROUNDS and len(set(ids)) == len(ids)
     assert edges(graph) and graph.roots == [root]
@@ -123,7 +106,7 @@ def test_finalize_submit_and_print_of_several_threads(
             texts.add(shared.to_dot(verbose=True))
             assert len(graph.finalize()) == 2 and len(graph.nodes) == 2
 
-    together(work)
+    in_threads(THREADS, work)
     assert (memory.array == THREADS * ROUNDS).all() and len(texts) == 1
 
 
@@ -147,7 +130,7 @@ def test_updates_and_submissions_of_several_threads(
                 groups.active_index = turn % 2
                 executable.update([node, task] if turn % 3 else graph)
 
-    together(work)
+    in_threads(THREADS, work)
     queue.wait()
     assert (memory.array == ROUNDS * (THREADS // 2)).all()
 
@@ -163,5 +146,5 @@ def test_queues_join_a_recording_from_several_threads(
             own.memset(memory, 0, depends_on=[event])
             return own.state
 
-        assert set(together(join)) == {"recording"}
+        assert set(in_threads(THREADS, join)) == {"recording"}
     assert edges(graph) == {(0, node) for node in range(1, THREADS + 1)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from typing import Any
 
 import pyopencl as cl
 import pytest
 from helpers.drivers import Driver
 
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.drivers import platforms
 from fairlead.icd.program_binaries import query_binaries, query_sizes
 
@@ -30,19 +30,13 @@ def test_threads_read_the_binary_of_one_program(each_driver: Driver) -> None:
         source = f"kernel void put(global int *out) {{ out[{turn}] = {new}; }}"
         build: Any = cl.Program(context, source).build
         program = build(cache_dir=False)
-        all_are_here = threading.Barrier(THREADS)
 
-        def read(program: int = program.int_ptr, begin: threading.Barrier = all_are_here) -> None:
-            begin.wait()
+        def read(_: int, program: int = program.int_ptr) -> None:
             for _ in range(TIMES):
                 binaries.update(query_binaries(program))
                 sizes.update(query_sizes(program))
 
-        threads = [threading.Thread(target=read) for _ in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(THREADS, read)
         assert len(binaries) == 1
         assert sizes == {len(binaries.pop())}
         sizes.clear()

@@ -13,6 +13,7 @@ import pytest
 from helpers.support import CHILD_TIMEOUT
 from helpers.sycl import SOURCE, Gate, N
 
+from fairlead.conformance.threads import in_threads
 from fairlead.runtime import (
     Accessor,
     Buffer,
@@ -218,7 +219,7 @@ def test_host_accessors_of_threads_take_turns(queue: Queue, program: Program) ->
     buffer = Buffer(numpy.zeros(N, numpy.int32))
     queue.submit(add(buffer, program, 1))
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(10):
             with buffer.host_access() as array:
                 array += 1
@@ -226,11 +227,7 @@ def test_host_accessors_of_threads_take_turns(queue: Queue, program: Program) ->
             with buffer.host_access("read") as array:
                 assert (array == array[0]).all()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert (buffer.numpy() == 81).all()
 
 

@@ -12,6 +12,7 @@ import pytest
 from helpers.sycl import SOURCE, Gate, N, zeros
 from helpers.tables import table
 
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.runtime import (
     USM,
@@ -274,11 +275,7 @@ def test_two_threads_launch_one_kernel(queue: Queue, context: Context) -> None:
             mine.parallel_for(N, built.add, memories[number], numpy.int32(number + 1))
         mine.wait()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert [int(memory.array[3]) for memory in memories] == [50, 100, 150, 200]
 
 

@@ -7,7 +7,6 @@ import _thread
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy
@@ -16,6 +15,7 @@ import pytest
 from helpers.support import CHILD_TIMEOUT, RunPython
 from helpers.sycl import SOURCE, Gate, N, zeros
 
+from fairlead.conformance.threads import in_threads
 from fairlead.runtime import (
     USM,
     Buffer,
@@ -275,8 +275,7 @@ def test_many_threads_submit(queue: Queue, in_order: Queue, program: Program) ->
                 )
         event.wait()
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
+    in_threads(8, work)
     assert all((memory.array == 20).all() for memory in memories)
     assert sorted(ran) == [(number, step) for number in range(8) for step in (0, 5, 10, 15)]
 

@@ -18,6 +18,7 @@ from helpers.support import RunPython
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.base import layers
 from fairlead.loader.base.layers import Layer, Log
 from fairlead.loader.base.table import DispatchTable
@@ -180,11 +181,7 @@ def test_handlers_run_on_the_calling_thread(adapter: Adapter, layer: Layer) -> N
         for _ in range(50):
             ask(adapter, name=number)
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, call)
     assert len(seen) == 200 and all(own[number] == thread for number, thread in seen)
 
 

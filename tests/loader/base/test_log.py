@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from helpers.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.base import log
 from fairlead.loader.base.log import (
     LEVELS,
@@ -126,14 +126,7 @@ def test_write_prints_a_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_messages_of_several_threads_stay_whole(tmp_path: Path) -> None:
     messages = Logger("E", read(f"level:info;flush:info;output:file,{tmp_path}/e.log"))
-    threads = [
-        threading.Thread(target=lambda n=n: [messages.info(f"thread {n}") for _ in range(100)])
-        for n in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda n: [messages.info(f"thread {n}") for _ in range(100)])
     lines = (tmp_path / "e.log").read_text().splitlines()
     assert sorted(lines) == sorted(f"<E>[INFO]: thread {n}" for n in range(4) for _ in range(100))
 

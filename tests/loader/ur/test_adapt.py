@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.base import layers
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
@@ -104,8 +104,7 @@ def test_threads_that_launch_one_kernel_take_turns() -> None:
         for _ in range(500):
             assert call(number, 2, 1, None, None, None, 2, given, None, 0, None, None) == 0
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(launch, range(1, 5)))
+    in_threads(4, lambda number: launch(number + 1))
     launches = zip(
         *[iter(adapter.calls)] * 3, strict=True
     )  # a launch's two arguments, and the launch from its queue

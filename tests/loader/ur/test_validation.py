@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from helpers.validated import CODES, Adapter, Attach, array, context_of, handle,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.base.abi import Api
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.table import DispatchTable
@@ -174,10 +174,8 @@ def test_threads(attach: Attach) -> None:
     device, context = context_of(table)
     shared = make(table.urQueueCreate, context, device, None)
     wrong: list[int] = []
-    together = threading.Barrier(4)
 
-    def work() -> None:
-        together.wait()
+    def work(_: int) -> None:
         for _ in range(50):
             event = make(table.urEnqueueEventsWait, shared, 0, None)
             codes = [
@@ -188,11 +186,7 @@ def test_threads(attach: Attach) -> None:
             ]
             wrong.extend(code for code in codes if code)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert (wrong, lines) == ([], [])
     assert [
         leak.count

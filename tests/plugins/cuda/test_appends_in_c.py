@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import pytest
+
+from fairlead.conformance.threads import in_threads
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Work
 from .test_command_buffers import Recorded, Updatable
@@ -206,14 +207,7 @@ def test_what_the_driver_refuses_is_explained(work: Work, fake: Knobs, asked: li
 
 def test_threads_append_to_one_command_buffer(work: Work) -> None:
     out, buffer, kernel = work.memory(), Buffer(work, isInOrder=True), work.kernel("add_one")
-    threads = [
-        threading.Thread(target=lambda: [buffer.add(kernel, out) for _ in range(25)])
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda _: [buffer.add(kernel, out) for _ in range(25)])
     buffer.finalize()
     work.put(out, bytes(SIZE))
     buffer.run()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.threads import in_threads
 from fairlead.conformance.ur.values import BufferValue, LocalValue
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -166,17 +166,13 @@ def test_threads_update_and_enqueue_one_command_buffer(work: Work) -> None:
     work.put(x, bytes(_INT(1)) * COUNT)
     buffer, command = _finalized(work, "axpy", out, x, _INT(1))
 
-    def run() -> None:
+    def run(_: int) -> None:
         for _ in range(25):
             assert buffer.update(command, (2, _INT(3))) == "SUCCESS"
             buffer.run()
             assert buffer.update(command, size=COUNT) == "SUCCESS"  # Python's
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, run)
     assert work.numbers(out) == [300] * COUNT
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int
-from threading import Thread
 
 from helpers.ze_bench import FOREVER, ZeBench, argument, group_count
 from helpers.ze_calls import array, new
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.ze.abi import ZE
 
 CLONE = "zeCommandListCreateCloneExp"
@@ -139,29 +139,21 @@ def test_what_the_host_writes(bench: ZeBench) -> None:
 
 def test_threads_clone_one_list_and_run_their_clones(bench: ZeBench) -> None:
     out, source = bench.ints(count=8), bench.list(mutable=True, flags=CLONEABLE)
-    number, wrong = bench.next_id(source), list[object]()
+    number = bench.next_id(source)
     bench.launch(source, bench.kernel("add", out.pointer, c_int(1)), 1)
     bench.close_list(source)
 
     def work(place: int) -> None:
-        try:
-            queue = bench.new_queue()
-            for _ in range(5):
-                made = clone(bench, source)
-                own = ctypes.c_void_p(out.address + 4 * place)
-                assert bench.update(made, argument(number, 0, own)) == "SUCCESS"
-                bench.close_list(made)
-                for _ in range(10):
-                    bench.run(made, queue=queue)
-                bench.ze.ok("zeCommandListDestroy", made)
-            bench.ze.ok("zeCommandQueueDestroy", queue)
-        except BaseException as error:
-            wrong.append(error)
+        queue = bench.new_queue()
+        for _ in range(5):
+            made = clone(bench, source)
+            own = ctypes.c_void_p(out.address + 4 * place)
+            assert bench.update(made, argument(number, 0, own)) == "SUCCESS"
+            bench.close_list(made)
+            for _ in range(10):
+                bench.run(made, queue=queue)
+            bench.ze.ok("zeCommandListDestroy", made)
+        bench.ze.ok("zeCommandQueueDestroy", queue)
 
-    threads = [Thread(target=work, args=(place,)) for place in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(8, work)
     assert out.all == [50] * 8

@@ -6,7 +6,6 @@ A completion says that its command has failed.
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int
 from typing import Any
 
@@ -16,6 +15,7 @@ from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
 
 import fairlead
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.calls import call, find_device_profile
 from fairlead.loader.ze.abi import ZE, LevelZeroError
 from fairlead.plugins.level_zero.completions import Completion
@@ -153,8 +153,7 @@ def test_threads_share_a_context(bench: ZeBench) -> None:
         bench.ze.ok("zeCommandQueueDestroy", queue)
 
     bench.module()
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, outs))
+    in_threads(4, lambda number: work(outs[number]))
     assert [out[0] for out in outs] == [111] * 4
 
 

@@ -7,7 +7,6 @@ import _thread
 import ctypes
 import gc
 import threading
-from collections.abc import Callable
 from ctypes import c_int
 from typing import Any
 
@@ -15,13 +14,14 @@ import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
 from helpers.ze_calls import array
 
+from fairlead.conformance.threads import in_threads
 from fairlead.plugins.level_zero import mutable
 from fairlead.plugins.level_zero.streams import get_order_lock
 
 THREADS = 8
 
 
-def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) -> None:
+def work(bench: ZeBench, queue: int, number: int, turns: int) -> None:
     """Change a list, record another one, execute both and look at what they have written."""
     out, other = bench.ints(count=4), bench.ints(count=4)
     kernel, adding = bench.kernel("add", out.pointer, c_int(0)), bench.kernel("add", other.pointer)
@@ -32,8 +32,7 @@ def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) 
     expected = added = 0
     for turn in range(turns):
         value = number * turns + turn
-        if bench.update(made, argument(command, 1, c_int(value))) != "SUCCESS":
-            wrong.append(f"thread {number}, turn {turn}: the update was refused")
+        assert bench.update(made, argument(command, 1, c_int(value))) == "SUCCESS"
         bench.close_list(made)
         bench.ze.ok("zeCommandListReset", plain)
         for part in (1, 2):
@@ -43,12 +42,10 @@ def work(bench: ZeBench, queue: int, number: int, turns: int, wrong: list[str]) 
         bench.run(made, queue=queue, wait=False)
         bench.run(plain, queue=queue)
         expected, added = (expected + value) & 0x7FFFFFFF, added + 3
-        if (out.all, other.all) != ([expected] * 4, [added] * 4):
-            wrong.append(f"thread {number}, turn {turn}: {out.all} and {other.all}")
-            return
+        assert (out.all, other.all) == ([expected] * 4, [added] * 4), (number, turn)
 
 
-def build_and_signal(bench: ZeBench, number: int, turns: int, wrong: list[str]) -> None:
+def build_and_signal(bench: ZeBench, number: int, turns: int) -> None:
     """Build a module of its own, and launch its kernel between two events of the host."""
     out, immediate = bench.ints(count=4), bench.immediate()
     begun, done = bench.events(2)
@@ -59,42 +56,24 @@ def build_and_signal(bench: ZeBench, number: int, turns: int, wrong: list[str]) 
         bench.launch(immediate, kernel, 4, done, begun)
         bench.ze.ok("zeEventHostSignal", begun)
         bench.ze.ok("zeEventHostSynchronize", done, FOREVER)
-        if out.all != [turn + number] * 4:
-            wrong.append(f"thread {number}, turn {turn}: {out.all}")
+        assert out.all == [turn + number] * 4
         for event in (begun, done):
             bench.ze.ok("zeEventHostReset", event)
         bench.ze.ok("zeKernelDestroy", kernel)
     bench.ze.ok("zeCommandListDestroy", immediate)
 
 
-def in_threads(function: Callable[[int], None], count: int, wrong: list[str]) -> None:
-    """Call a function in so many threads, with their numbers. What it raises is wrong."""
-
-    def begin(number: int) -> None:
-        try:
-            function(number)
-        except BaseException as error:
-            wrong.append(f"thread {number}: {error!r}")
-
-    threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def together(bench: ZeBench, turns: int, builds: int) -> None:
     """Let threads work. Two of them share a queue."""
-    queues, wrong = [bench.new_queue() for _ in range(THREADS // 2)], list[str]()
+    queues = [bench.new_queue() for _ in range(THREADS // 2)]
 
     def begin(number: int) -> None:
-        build_and_signal(bench, number, builds, wrong)
-        work(bench, queues[number // 2], number, turns, wrong)
+        build_and_signal(bench, number, builds)
+        work(bench, queues[number // 2], number, turns)
 
-    in_threads(begin, THREADS, wrong)
+    in_threads(THREADS, begin)
     for queue in queues:
         bench.ze.ok("zeCommandQueueDestroy", queue)
-    assert not wrong
 
 
 #: Long enough for a thread to wait while another one does.
@@ -112,7 +91,7 @@ kernel void count(global int *out, int turns) {
 def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: int) -> None:
     """Four threads execute lists on one queue, and wait for it. C waits for ever, and Python for
     any other time. Each of them may have taken the event that the next one looks for."""
-    queue, module, wrong = bench.new_queue(), bench.module(LONG), list[str]()
+    queue, module = bench.new_queue(), bench.module(LONG)
     wait = "zeCommandQueueSynchronize"
 
     def run_and_look(number: int) -> None:
@@ -122,14 +101,11 @@ def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: i
         for turn in range(1, 201):
             bench.run(made, queue=queue, wait=False)
             bench.ze.ok(wait, queue, others if number % 2 else FOREVER)
-            if out.all != [turn] * 4:
-                wrong.append(f"thread {number} after turn {turn}: {out.all}")
-                return
+            assert out.all == [turn] * 4, (number, turn)
         bench.ze.ok("zeCommandListDestroy", made)
 
-    in_threads(run_and_look, 4, wrong)
+    in_threads(4, run_and_look)
     bench.ze.ok("zeCommandQueueDestroy", queue)
-    assert not wrong
 
 
 def test_a_queue_goes_on_after_a_host_function_that_had_no_thread(
@@ -195,7 +171,7 @@ def test_threads_for_a_minute(bench: ZeBench) -> None:
 
 def test_threads_get_different_identifiers(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may ask for those of one list at the same time."""
-    made, numbers, wrong = bench.list(mutable=True), list[int](), list[str]()
+    made = bench.list(mutable=True)
     both_ask, make_command = threading.Barrier(2), mutable.MutableCommand
 
     def make_together(*arguments: Any) -> mutable.MutableCommand:
@@ -203,6 +179,4 @@ def test_threads_get_different_identifiers(bench: ZeBench, monkeypatch: pytest.M
         return make_command(*arguments)
 
     monkeypatch.setattr(mutable, "MutableCommand", make_together)
-    in_threads(lambda _: numbers.append(bench.next_id(made)), 2, wrong)
-    assert not wrong
-    assert sorted(numbers) == [1, 2]
+    assert sorted(in_threads(2, lambda _: bench.next_id(made))) == [1, 2]

@@ -17,6 +17,7 @@ from helpers.memory_calls import held_back, struct
 from helpers.support import RunPython
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
@@ -422,11 +423,7 @@ def test_threads_make_and_release_events(ur: Calls, queue: int) -> None:
                 if code != "SUCCESS"
             )
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert failed == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from helpers.launching import MEM, POINTER, built, rows, sizes
 from helpers.memory_calls import new_queue
 from helpers.ur_calls import Calls, array
 
+from fairlead.conformance.threads import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import find_profile_by_names
 from fairlead.loader.base.table import DispatchTable
@@ -218,16 +218,12 @@ def test_one_thread_at_a_time_allocates_and_frees(
     put("clSVMAlloc", watch)
     put("clSVMFree", watch)
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(50):
             memory = ur.make("urUSMDeviceAlloc", context, device.handle, None, None, 4096)
             ur.ok("urUSMFree", context, memory)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert len(most) == 400 and max(most) == 1
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from fairlead.conformance.threads import in_threads
 from fairlead.loader.ur.abi import URError
 from fairlead.plugins import Object
 from fairlead.plugins.sdk import objects
@@ -302,10 +302,9 @@ def test_no_memory_is_an_error_that_changes_nothing(
 def test_thousands_of_threads_lose_no_reference(registry: Registry) -> None:
     thing = Counted()
     registry.give(thing)
-    start, own = threading.Event(), []
+    own = []
 
-    def work() -> None:
-        start.wait()
+    def work(_: int) -> None:
         mine = Counted()
         for _ in range(3):
             registry.retain(thing)
@@ -319,12 +318,7 @@ def test_thousands_of_threads_lose_no_reference(registry: Registry) -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(20):
-            threads = [threading.Thread(target=work) for _ in range(100)]
-            for thread in threads:
-                thread.start()
-            start.set()
-            for thread in threads:
-                thread.join()
+            in_threads(100, work)
     finally:
         sys.setswitchinterval(interval)
     assert thing.references == 1 and live(registry) == {thing.handle: thing}

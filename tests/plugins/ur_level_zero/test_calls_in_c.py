@@ -12,6 +12,7 @@ import pytest
 from helpers.entries import asked_of_python
 
 from fairlead.conformance.arrays import ints
+from fairlead.conformance.threads import in_threads
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
@@ -226,11 +227,7 @@ def test_threads_enqueue_on_one_queue(
                 make.ur.ok("urEventWait", 1, ctypes.byref(event))
             make.ur.ok("urEventRelease", event)
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda _: use())
     assert adding.sum == 402
 
 

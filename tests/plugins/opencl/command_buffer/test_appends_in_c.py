@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from helpers.entries import asked_of_python, calls_in
 from helpers.launching import Numbers, has_usm_extension
 from helpers.ur_calls import array
 
+from fairlead.conformance.threads import in_threads
 from fairlead.conformance.ur.values import make_arguments
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -160,11 +160,7 @@ def test_threads_append_in_c_and_in_python(bench: Bench, asked: list[str]) -> No
             if wanted:
                 events.append(event)
 
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, append)
     assert sorted(points) == list(range(2, 202))
     bench.finalize(buffer)
     assert bench.run(buffer) == [3 * cell + 200 for cell in range(COUNT)]

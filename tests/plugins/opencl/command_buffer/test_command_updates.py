@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import pytest
 from helpers.command_bench import COUNT, Bench, bumped, pointer, sizes, update, value
 
+from fairlead.conformance.threads import in_threads
 from fairlead.icd._native import lib
 from fairlead.icd.command_buffer import execution_plans
 from fairlead.loader.ur.devices import PluginDevice
@@ -124,42 +124,32 @@ def test_threads_update_and_enqueue_their_own_command_buffers(
     bench: Bench, device: PluginDevice
 ) -> None:
     """No update is lost, whichever thread comes first."""
-    ur, errors = bench.ur, list[BaseException]()
+    ur = bench.ur
 
     def work(number: int) -> None:
-        try:
-            queue = ur.make("urQueueCreate", bench.context, bench.device)
-            mine = ur.make("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
-            cells = (ctypes.c_int * COUNT).from_address(mine.value or 0)
-            cells[:] = [0] * COUNT
-            buffer, expected = bench.buffer(updatable=True), [0] * COUNT
-            _, command = bench.launch(
-                buffer, "bump", pointer(mine.value or 0), value(0), handle=True
-            )
-            bench.finalize(buffer)
-            for turn in range(40):
-                assert (
-                    bench.update(
-                        buffer, update(command, values={1: ctypes.c_int(1000 * number + turn)})
-                    )
-                    == "SUCCESS"
+        queue = ur.make("urQueueCreate", bench.context, bench.device)
+        mine = ur.make("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
+        cells = (ctypes.c_int * COUNT).from_address(mine.value or 0)
+        cells[:] = [0] * COUNT
+        buffer, expected = bench.buffer(updatable=True), [0] * COUNT
+        _, command = bench.launch(buffer, "bump", pointer(mine.value or 0), value(0), handle=True)
+        bench.finalize(buffer)
+        for turn in range(40):
+            assert (
+                bench.update(
+                    buffer, update(command, values={1: ctypes.c_int(1000 * number + turn)})
                 )
-                ur.ok("urEnqueueCommandBufferExp", queue, buffer)
-                expected = bumped(expected, 1000 * number + turn)
-            ur.ok("urQueueFinish", queue)
-            assert list(cells) == expected
-            ur.ok("urCommandBufferReleaseExp", buffer)
-            ur.ok("urUSMFree", bench.context, mine)
-            ur.ok("urQueueRelease", queue)
-        except BaseException as error:
-            errors.append(error)
+                == "SUCCESS"
+            )
+            ur.ok("urEnqueueCommandBufferExp", queue, buffer)
+            expected = bumped(expected, 1000 * number + turn)
+        ur.ok("urQueueFinish", queue)
+        assert list(cells) == expected
+        ur.ok("urCommandBufferReleaseExp", buffer)
+        ur.ok("urUSMFree", bench.context, mine)
+        ur.ok("urQueueRelease", queue)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors
+    in_threads(8, work)
 
 
 def test_a_kernel_that_was_launched_before_keeps_its_arguments(bench: Bench) -> None:
