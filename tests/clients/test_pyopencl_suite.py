@@ -7,14 +7,13 @@ new CPUs the PoCL wheel builds no kernel before its repair.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from helpers.clients import outcomes
-from helpers.support import CHILD_TIMEOUT
+from helpers.support import CHILD_TIMEOUT, run_program
 
 from fairlead.loader.base.search import Candidate
 
@@ -73,19 +72,16 @@ def run(suite: Path, file: str, driver: str, folder: Path, plugin: str) -> dict[
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_ADDOPTS": "",
     }
-    done = subprocess.run(
-        [*command, f"--junitxml={folder / 'report.xml'}"],
-        cwd=suite,
+    done = run_program(
+        *command,
+        f"--junitxml={folder / 'report.xml'}",
         env={**os.environ, **ways},
-        check=False,
-        capture_output=True,
-        text=True,
+        cwd=suite,
         timeout=2 * CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
     )
-    assert done.returncode in (0, 1), f"{done.stdout}\n{done.stderr}"
-    is_ours = "/icd/libopencl/libOpenCL.so.1" in done.stdout
-    assert is_ours == (plugin == PRELOADED), done.stdout
+    assert done.code in (0, 1), f"{done.out}\n{done.err}"
+    is_ours = "/icd/libopencl/libOpenCL.so.1" in done.out
+    assert is_ours == (plugin == PRELOADED), done.out
     return outcomes(folder / "report.xml")
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from helpers.clients import PREFIX_LIB
-from helpers.support import CHILD_TIMEOUT, ROOT, Output
+from helpers.support import ROOT, Output, run_program
 
 from fairlead.plugins import build_adapter, reference_adapter
 
@@ -29,16 +28,13 @@ def run(command: str, directory: Path, home: Path, **variables: str) -> Output:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     # only for dpctl: with it, system tools would take Intel's libraries for their own
     dpctl = f"env LD_LIBRARY_PATH={home / 'lib'}:{PREFIX_LIB} PYTHONPATH={home} python"
-    done = subprocess.run(
-        ["bash", "-c", re.sub(r"(?<![\w/])python(?![\w/])", dpctl, command)],
+    return run_program(
+        "bash",
+        "-c",
+        re.sub(r"(?<![\w/])python(?![\w/])", dpctl, command),
         env={**os.environ, "PATH": path, **variables},
         cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
     )
-    return Output(done.returncode, done.stdout, done.stderr)
 
 
 def test_the_page_has_all_of_the_adapter_and_it_is_short() -> None:

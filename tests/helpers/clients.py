@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ import pytest
 from fairlead import plugins
 from fairlead.api import register_drivers
 from helpers.kept_files import KeptFiles
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+from helpers.support import ROOT, Output, once, run_program
 
 HERE: Final = ROOT / "tests/clients"
 PROGRAMS: Final = tuple(
@@ -127,17 +126,7 @@ def run(
         **({"UR_ADAPTERS_FORCE_LOAD": adapter} if adapter else {}),
         **{name: str(value) for name, value in variables.items()},
     }
-    done = subprocess.run(
-        [str(part) for part in command],
-        env=environ,
-        cwd=home,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    return Output(done.returncode, done.stdout, done.stderr)
+    return run_program(*command, env=environ, cwd=home)
 
 
 @cache
@@ -179,14 +168,8 @@ def is_repaired(library: str) -> bool:
         "fairlead.loader.base.search import Candidate; "
     )
     code += "print('pocl-generic-cpu' in load(Candidate(sys.argv[1], 'test')).quirks)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, library],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    return done.stdout.strip() == "True"
+    done = run_program(sys.executable, "-c", code, library, check=True)
+    return done.out.strip() == "True"
 
 
 #: The validation layers of the real loader. They report only where UR_LOG_VALIDATION says. A file
@@ -362,13 +345,8 @@ class Compiler:
     ) -> None:
         options = ["-w", "-O0", "-isystem", self.home / "include", *more, source, "-o", program]
         libraries = [library, PREFIX_LIB / "libOpenCL.so.1", "-Wl,--allow-shlib-undefined"]
-        done = subprocess.run(
-            [*compiler, *map(str, (*options, *libraries))],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_program(*compiler, *map(str, (*options, *libraries)))
+        assert done.code == 0, done.err
 
 
 @cache

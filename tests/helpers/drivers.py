@@ -18,7 +18,6 @@ import fnmatch
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ import pytest
 from fairlead.icd import discovery
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
-from helpers.support import CHILD_TIMEOUT, RunPython, once
+from helpers.support import RunPython, once, run_program
 
 
 @dataclass(frozen=True)
@@ -240,18 +239,13 @@ def _candidate(name: str, config: pytest.Config, factory: pytest.TempPathFactory
 
 def _installed() -> list[tuple[str, str, str]]:
     """Library, platform name and platform version of each driver that has a device."""
-    done = subprocess.run(
-        [sys.executable, "-c", _LIST],
-        cwd=os.path.dirname(os.environ["XDG_CACHE_HOME"]),
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
+    done = run_program(
+        sys.executable, "-c", _LIST, cwd=os.path.dirname(os.environ["XDG_CACHE_HOME"])
     )
-    if done.returncode:
-        raise pytest.UsageError(f"no drivers could be listed:\n{done.stderr}")
+    if done.code:
+        raise pytest.UsageError(f"no drivers could be listed:\n{done.err}")
     return list(
-        {found[0]: tuple(found) for found in json.loads(done.stdout.splitlines()[-1])}.values()
+        {found[0]: tuple(found) for found in json.loads(done.out.splitlines()[-1])}.values()
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from helpers.children import ForkServer, working_folder
 from helpers.kept_files import KeptFiles, digest
 from helpers.plugin_header import plugin_header, ur_stubs
 from helpers.support import (
-    CHILD_TIMEOUT,
     ROOT,
     CompileC,
     FakeDriver,
@@ -23,6 +21,7 @@ from helpers.support import (
     Output,
     RunPython,
     once,
+    run_program,
 )
 from helpers.ze_header import ze_header
 
@@ -33,7 +32,7 @@ def native_headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def generate(directory: Path) -> None:
         done = _run([sys.executable, str(ROOT / "icd/native/build.py"), str(directory)])
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
 
     return once(tmp_path_factory, "headers", generate)
 
@@ -53,7 +52,7 @@ def compile_c(native_headers: Path) -> CompileC:
             f"-I{native_headers}",
         )
         done = _run(["cc", *options, str(source), "-o", str(path), *flags])
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         return path
 
     return compile_c
@@ -199,8 +198,7 @@ def run_python(fork_server: ForkServer) -> RunPython:
             name: value for name, value in {**os.environ, **env}.items() if value is not None
         }
         if fresh or not fork_server.can_run(environ):
-            ended = _run([sys.executable, "-c", code, *arguments], environ)
-            done = Output(ended.returncode, ended.stdout, ended.stderr)
+            done = _run([sys.executable, "-c", code, *arguments], environ)
         else:
             done = fork_server.run(code, arguments, environ)
         assert not check or done.code == 0, f"exit code {done.code}\n{done.out}\n{done.err}"
@@ -266,17 +264,6 @@ def _downloaded(variable: str, file: str) -> Path:
     return path
 
 
-def _run(
-    command: Sequence[str], environ: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> Output:
     """Run a child, in a folder where no checkout of fairlead is in the way of the installed one."""
-    return subprocess.run(
-        command,
-        cwd=working_folder(),
-        env=environ,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
-    )
+    return run_program(*command, env=environ, cwd=working_folder())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from helpers.support import CHILD_TIMEOUT, ROOT, Output
+from helpers.support import ROOT, Output, run_program
 
 
 class Host(Protocol):
@@ -29,14 +29,6 @@ def compile_host(directory: Path) -> Host:
     )
 
     def host(*commands: str | Path, env: Mapping[str, str] = {}) -> Output:
-        done = subprocess.run(
-            [program, *map(str, commands)],
-            env={**os.environ, **env},
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
-        return Output(done.returncode, done.stdout, done.stderr)
+        return run_program(program, *commands, env={**os.environ, **env})
 
     return host

@@ -7,10 +7,11 @@ unpacked to (CONTRIBUTING.md).
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from helpers.support import run_program
 
 from .clients import outcomes
 from .support import ROOT
@@ -32,14 +33,7 @@ def passed(
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     plugins = ("-p", "no:cacheprovider", "-p", "helpers.replayed_pyopencl")
     command = [sys.executable, "-m", "pytest", "-q", *plugins, f"--junitxml={report}", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=source,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
+    done = run_program(*command, env=environment | variables, cwd=source)
+    assert done.code in (0, 1), done.out[-2000:] + done.err[-2000:]
     found = outcomes(report)
-    return {name for name, outcome in found.items() if outcome == "passed"}, done.stdout
+    return {name for name, outcome in found.items() if outcome == "passed"}, done.out

@@ -68,6 +68,35 @@ class Output:
         object.__setattr__(self, "err", _SLOW.sub("", self.err))
 
 
+def run_program(
+    *command: str | Path | int,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    timeout: float = CHILD_TIMEOUT,
+    check: bool = False,
+) -> Output:
+    """Run a program that reads nothing from its terminal.
+
+    Args:
+        env: all of its variables, by default those of this process.
+        timeout: in seconds.
+        check: whether it has to end with exit code 0.
+    """
+    done = subprocess.run(
+        list(map(str, command)),
+        env=env,
+        cwd=cwd,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+    said = f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert not check or done.returncode == 0, said
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
 class RunPython(Protocol):
     """Runs Python code in a child process: `run_python("print(1)", env={"NAME": "value"}).out`.
 

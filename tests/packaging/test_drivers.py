@@ -4,12 +4,11 @@ its drivers is not here, and OCL_ICD_FILENAMES brings more."""
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from helpers.support import CHILD_TIMEOUT, ROOT, FakeDriver
+from helpers.support import ROOT, FakeDriver, run_program
 
 pytestmark = pytest.mark.slow
 
@@ -32,16 +31,11 @@ def test_a_run_says_which_drivers_it_has_and_would_like(
     env = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     env |= {"PYTHONPATH": str(ROOT / "tests"), "OCL_ICD_FILENAMES": str(fake_driver())}
     options = "-p", "conftest", "-p", "no:cacheprovider", "-rsP", f"--rootdir={tmp_path}"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "test_some.py"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
+    done = run_program(
+        sys.executable, "-m", "pytest", *options, "test_some.py", env=env, cwd=tmp_path
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "needs no_such_driver, not here" in done.stdout
-    assert "ran on Fake 0" in done.stdout
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("drivers: ran on ")]
+    assert done.code == 0, done.out + done.err
+    assert "needs no_such_driver, not here" in done.out
+    assert "ran on Fake 0" in done.out
+    (line,) = [line for line in done.out.splitlines() if line.startswith("drivers: ran on ")]
     assert "fake" in line.partition(";")[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython, once
+from helpers.support import ROOT, Output, RunPython, once, run_program
 
 from fairlead import plugins
 from fairlead.icd import trace_layer
@@ -152,16 +152,7 @@ def environment(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 def run(environment: dict[str, str], *arguments: str) -> Output:
     """Run `fairlead`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fairlead", *arguments],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    return Output(done.returncode, done.stdout, done.stderr)
+    return run_program(sys.executable, "-m", "fairlead", *arguments, env=environment)
 
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from helpers.clear_stacks import main
-from helpers.support import ROOT
+from helpers.support import ROOT, run_program
 
 from fairlead.icd import libopencl
 from fairlead.icd.drivers import name_first_driver
@@ -39,14 +39,9 @@ def required(*arguments: str, commands: Path, before: str = "") -> str:
     `before` is code that changes the machine that it sees.
     """
     code = before + defined("REQUIRE")
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={"PATH": str(commands)},
-        capture_output=True,
-        text=True,
-    )
-    assert bool(done.returncode) == bool(done.stderr)
-    return done.stderr
+    done = run_program(sys.executable, "-c", code, *arguments, env={"PATH": str(commands)})
+    assert bool(done.code) == bool(done.err)
+    return done.err
 
 
 @pytest.mark.parametrize(
@@ -139,16 +134,18 @@ def test_installing_shows_each_step_and_everything_if_it_fails(tmp_path: Path, c
     (tmp_path / "pip/__init__.py").touch()
     program = f"import sys; print(sys.argv[1:]); print({chr(10).join(said)!r}); sys.exit({code})"
     (tmp_path / "pip/__main__.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-c", defined("INSTALL"), "--editable", "."],
+    done = run_program(
+        sys.executable,
+        "-c",
+        defined("INSTALL"),
+        "--editable",
+        ".",
         env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
     )
-    assert done.stdout.splitlines() == [f"  {line.strip()}" for line in said[1:3]]
+    assert done.out.splitlines() == [f"  {line.strip()}" for line in said[1:3]]
     arguments = ["install", "--progress-bar", "off", "--editable", "."]
     everything = "\n".join([str(arguments), *said])
-    assert (bool(done.returncode), done.stderr.strip()) == (bool(code), everything if code else "")
+    assert (bool(done.code), done.err.strip()) == (bool(code), everything if code else "")
 
 
 def test_the_extra_pyopencl_brings_what_reductions_need() -> None:

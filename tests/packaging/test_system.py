@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.installing import environment, run
-from helpers.support import ROOT, FakeDriver
+from helpers.support import ROOT, FakeDriver, run_program
 
 
 def python_of(prefix: Path) -> Path:
@@ -28,15 +28,9 @@ def make(target: str, prefix: Path, *, check: bool = True, **names: str) -> str:
     """Run a target of the Makefile, and return what it says."""
     command = ["make", "-C", str(ROOT), target, f"PREFIX={prefix}", f"PYTHON={python_of(prefix)}"]
     command += ["REFRESH=:", *(f"{name}={value}" for name, value in names.items())]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode == 0) is check, f"{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+    done = run_program(*command, env={**os.environ, "PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1"})
+    assert (done.code == 0) is check, f"{done.out}\n{done.err}"
+    return done.out + done.err
 
 
 def test_every_program_gets_the_loader_and_loses_it_again(

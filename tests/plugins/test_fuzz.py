@@ -9,13 +9,12 @@ each driver; what fails is printed with the FAIRLEAD_FUZZ_SEED that leads to it 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, ROOT
+from helpers.support import CHILD_TIMEOUT, ROOT, run_program
 
 CHILD = "helpers.fuzz.child"
 #: How many sequences `make test` runs, and how many `make test-all` runs.
@@ -31,14 +30,11 @@ def test_no_sequence_of_calls_does_what_it_should_not(
 ) -> None:
     trail = tmp_path / "trail"
     command = [sys.executable, "-m", CHILD, each_driver.version, trail, sequences, STEPS, SECONDS]
-    done = subprocess.run(
-        [*map(str, command)],
+    done = run_program(
+        *command,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
-        text=True,
         timeout=SECONDS + 5 * CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
     )
     last = trail.read_text(encoding="utf-8").splitlines()[-1:] if trail.exists() else []
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nlast call: {last}"
-    assert " calls of " in done.stdout
+    assert done.code == 0, f"{done.out}\n{done.err}\nlast call: {last}"
+    assert " calls of " in done.out

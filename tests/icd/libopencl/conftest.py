@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
+from helpers.support import ROOT, Output, once, run_program
 
 from fairlead.icd import libopencl
 
@@ -46,18 +46,7 @@ def run_client(
 ) -> Output:
     """Run a program in the environment of this process and what `env` changes in it."""
     environ = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
-    done = subprocess.run(
-        list(map(str, command)),
-        env=environ,
-        check=False,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    assert not check or done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return Output(done.returncode, done.stdout, done.stderr)
+    return run_program(*command, env=environ, check=check)
 
 
 def link(source: Path, path: Path, headers: Path, *flags: str) -> None:

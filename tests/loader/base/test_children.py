@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.support import ROOT, FakeDriver, RunPython, keep_in_line, with_short_limit
+from helpers.support import ROOT, FakeDriver, RunPython, keep_in_line, run_program, with_short_limit
 
 from fairlead.loader.base.children import Outcome, Request, decode_candidate, run_all
 from fairlead.loader.base.processes import _list_times_in_line
@@ -303,13 +303,16 @@ print(report.ok, report.probed, [platform.name for platform in report.platforms]
 def test_a_child_finds_a_package_that_only_an_import_hook_finds(fake_driver: FakeDriver) -> None:
     """So it is where fairlead is installed editable, and another environment's Python uses it."""
     folders = str(ROOT / "fairlead"), sysconfig.get_path("purelib")
-    done = subprocess.run(
-        [os.path.realpath(sys.executable), "-I", "-c", HOOKED, *folders, str(fake_driver())],
+    done = run_program(
+        os.path.realpath(sys.executable),
+        "-I",
+        "-c",
+        HOOKED,
+        *folders,
+        str(fake_driver()),
         check=True,
-        capture_output=True,
-        text=True,
     )
-    assert done.stdout == "True True ['Fake 0']\n"
+    assert done.out == "True True ['Fake 0']\n"
 
 
 def test_a_process_group_is_ended_before_its_leader_is_reaped(

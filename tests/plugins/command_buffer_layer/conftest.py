@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 from helpers.children import working_folder
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython, once
+from helpers.support import ROOT, Output, RunPython, once, run_program
 
 from fairlead.icd import libopencl
 from fairlead.plugins import command_buffer_layer
@@ -68,18 +68,7 @@ def layered(variables: Callable[[list[str | Path]], dict[str, str | None]]) -> L
         folders = [folder, *(Path(driver).parent for driver in drivers)]
         ways = {**variables(drivers), "LD_LIBRARY_PATH": ":".join(map(str, folders)), **env}
         environ = {**os.environ, **{name: value for name, value in ways.items() if value}}
-        done = subprocess.run(
-            list(map(str, command)),
-            env=environ,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
-        said = f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert not check or done.returncode == 0, said
-        return Output(done.returncode, done.stdout, done.stderr)
+        return run_program(*command, env=environ, check=check)
 
     return run
 

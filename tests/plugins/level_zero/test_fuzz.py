@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, ROOT
+from helpers.support import CHILD_TIMEOUT, ROOT, run_program
 
 from fairlead.icd.drivers import platforms
 from fairlead.plugins import level_zero_driver
@@ -25,18 +24,19 @@ SECONDS = float(os.environ.get("FAIRLEAD_FUZZ") or 0)
 
 def _run(place: int, trail: Path, seed: int) -> None:
     command = [sys.executable, "-m", "helpers.ze_fuzz", level_zero_driver()]
-    done = subprocess.run(
-        [*command, str(place), str(trail), str(seed), str(CALLS)],
+    done = run_program(
+        *command,
+        place,
+        trail,
+        seed,
+        CALLS,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
-        text=True,
         timeout=5 * CHILD_TIMEOUT,
-        stdin=subprocess.DEVNULL,
     )
     last = trail.read_text(encoding="utf-8").splitlines()[-1:] if trail.exists() else []
-    assert done.returncode == 0, f"seed {seed}\n{done.stdout}\n{done.stderr}\nlast call: {last}"
-    assert " entry points succeeded" in done.stdout
-    assert " failed\n" not in done.stderr, "an entry point has raised what it should not"
+    assert done.code == 0, f"seed {seed}\n{done.out}\n{done.err}\nlast call: {last}"
+    assert " entry points succeeded" in done.out
+    assert " failed\n" not in done.err, "an entry point has raised what it should not"
 
 
 @pytest.mark.timeout(SECONDS + 600)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, Output, RunPython
+from helpers.support import Output, RunPython, run_program
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import ZeCalls
 
@@ -27,14 +27,7 @@ def _run(name: str, library: str, folder: Path, env: dict[str, str]) -> Output:
     program = folder / name
     flags = ["-Wall", "-Wextra", "-Werror", "-o", str(program), "-ldl", "-pthread"]
     subprocess.run([os.environ.get("CC", "cc"), str(HERE / f"{name}.c"), *flags], check=True)
-    done = subprocess.run(
-        [program, library],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    return Output(done.returncode, done.stdout, done.stderr)
+    return run_program(program, library, env={**os.environ, **env})
 
 
 def test_a_program_in_c_runs_a_mutable_list(

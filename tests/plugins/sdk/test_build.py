@@ -4,7 +4,6 @@ Python, start, answer, and end."""
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 import venv
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.hosts import Host, compile_host
 from helpers.suites import RunSuite
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
+from helpers.support import ROOT, Output, RunPython, run_program
 
 from fairlead.loader.base.shell_copies import (
     MARK,
@@ -640,16 +639,10 @@ def test_a_python_program_without_fairlead_gets_it_from_where_the_library_was_bu
     base = os.path.join(
         sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"
     )
-    done = subprocess.run(
-        [base, "-c", IN_PYTHON, toy],
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-        cwd=toy.parent,
-    )
-    assert done.stdout.splitlines() == ["table 0", "adapter 0"] and (
-        done.returncode,
-        done.stderr,
+    done = run_program(base, "-c", IN_PYTHON, toy, cwd=toy.parent)
+    assert done.out.splitlines() == ["table 0", "adapter 0"] and (
+        done.code,
+        done.err,
     ) == (0, "")
 
 
@@ -657,16 +650,10 @@ def test_any_python_that_is_here_gets_an_answer(toy: Path) -> None:
     """Where fairlead's needs cannot be imported, because they are for another version, the answer
     is an error that says so."""
     for program in sorted(Path(sys.base_prefix).parent.glob("3.1*/bin/python3")):
-        done = subprocess.run(
-            [program, "-c", IN_PYTHON, toy],
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT,
-            cwd=toy.parent,
-        )
-        works = done.stdout.splitlines() == ["table 0", "adapter 0"]
-        says = "cannot start: ImportError: fairlead cannot be used by Python 3." in done.stderr
-        assert done.returncode == 0 and (works or says), f"{program}: {done.stdout}{done.stderr}"
+        done = run_program(program, "-c", IN_PYTHON, toy, cwd=toy.parent)
+        works = done.out.splitlines() == ["table 0", "adapter 0"]
+        says = "cannot start: ImportError: fairlead cannot be used by Python 3." in done.err
+        assert done.code == 0 and (works or says), f"{program}: {done.out}{done.err}"
 
 
 def test_a_python_program_may_close_the_library_and_end(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.support import CHILD_TIMEOUT, ROOT
+from helpers.support import CHILD_TIMEOUT, ROOT, run_program
 
 from fairlead.plugins import build_adapter
 
@@ -98,13 +98,8 @@ def test_an_interrupt_in_an_entry_point_ends_what_follows(
     the exception all the same."""
     (tmp_path / "interrupted.py").write_text(ADAPTER)
     library = build_adapter(tmp_path / "interrupted.py", tmp_path / "libur_adapter_own.so.0")
-    child = subprocess.run(
-        [sys.executable, "-c", CALLER, str(library), handler],
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    assert (child.stdout, child.stderr, child.returncode) == (f"interrupted {value}\n", "", 0)
+    child = run_program(sys.executable, "-c", CALLER, library, handler)
+    assert (child.out, child.err, child.code) == (f"interrupted {value}\n", "", 0)
 
 
 #: Waits again and again; `slow` is an adapter whose waits are long, as seen from the program.
@@ -211,13 +206,8 @@ def test_a_wait_ends_early_only_for_callers_that_expect_it(
     (tmp_path / "stoppable.py").write_text(STOPPABLE)
     library = build_adapter(tmp_path / "stoppable.py", tmp_path / "libur_adapter_stoppable.so.0")
     name = str(int(when == "before it"))
-    child = subprocess.run(
-        [sys.executable, "-c", CALLERS, str(library), caller, name],
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    assert (child.stdout, child.stderr, child.returncode) == (f"interrupted {value}\n", "", 0)
+    child = run_program(sys.executable, "-c", CALLERS, library, caller, name)
+    assert (child.out, child.err, child.code) == (f"interrupted {value}\n", "", 0)
 
 
 LAYERED = """
@@ -249,10 +239,5 @@ def test_an_interrupt_in_a_layer_comes_after_it(tmp_path: Path) -> None:
     """C calls its handler: an exception would be printed there, and lost. PI is served by such a
     layer."""
     library = build_adapter(ROOT / "examples/toy_adapter.py", tmp_path / "libur_adapter_toy.so.0")
-    child = subprocess.run(
-        [sys.executable, "-c", LAYERED, str(library)],
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
-    )
-    assert (child.stdout, child.stderr, child.returncode) == ("interrupted 1\n", "", 0)
+    child = run_program(sys.executable, "-c", LAYERED, library)
+    assert (child.out, child.err, child.code) == ("interrupted 1\n", "", 0)

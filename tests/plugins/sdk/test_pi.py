@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 from helpers.suites import RunSuite
-from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
+from helpers.support import ROOT, Output, RunPython, run_program
 
 from fairlead import plugins
 from fairlead.api import register_drivers
@@ -134,16 +134,9 @@ def _header() -> list[str]:
 
 def run(host: Path, case: Case, *commands: str) -> Output:
     """Run the program in C on a plugin."""
-    done = subprocess.run(
-        [str(host), "open", str(case.plugin), *commands],
-        env=case.environment,
-        cwd=host.parent,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_TIMEOUT,
+    return run_program(
+        host, "open", str(case.plugin), *commands, env=case.environment, cwd=host.parent
     )
-    return Output(done.returncode, done.stdout, done.stderr)
 
 
 def check(output: Output, *lines: str) -> None:
