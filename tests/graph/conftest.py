@@ -13,6 +13,7 @@ from helpers.sycl import (  # noqa: F401
     device,
     device_gate,
     gate,
+    graph,
     in_order,
     memory,
     other_device,

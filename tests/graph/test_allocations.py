@@ -14,11 +14,6 @@ from fairlead.graph import CommandGraph, Node, async_free, async_malloc
 from fairlead.runtime import USM, Context, Device, Handler, Program, Queue, malloc_device
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
-
-
 def allocated(
     graph: CommandGraph, after: Node | tuple[Node, ...] = (), **options
 ) -> tuple[Node, USM]:

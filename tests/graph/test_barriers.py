@@ -11,11 +11,6 @@ from fairlead.graph import CommandGraph
 from fairlead.runtime import Program, Queue
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
-
-
 @pytest.mark.parametrize("in_order", [False, True])
 def test_nothing_is_enqueued_for_barriers_and_the_order_holds(
     queue: Queue, program: Program, in_order: bool

@@ -15,11 +15,6 @@ from fairlead.graph import CommandGraph, DynamicCommandGroup, DynamicParameter
 from fairlead.runtime import USM, Buffer, Handler, Program, Queue
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
 def additions(program: Program, memory: USM, *numbers: int) -> list[Callable[[Handler], object]]:
     """A command group for each number, which adds it to the memory."""
     return [

@@ -26,11 +26,6 @@ from fairlead.runtime import (
 )
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
 def test_pointers_and_numpy_structures_and_raw_bytes(
     queue: Queue, graph: CommandGraph, context
 ) -> None:

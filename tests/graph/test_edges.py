@@ -136,11 +136,6 @@ def test_edges_are_those_of_the_program(
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
-@pytest.fixture
 def buffer() -> Buffer:
     return Buffer(numpy.zeros(N, numpy.int32), write_back=False)
 

@@ -31,11 +31,6 @@ from fairlead.runtime import (
 )
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
 def nothing(handler: Handler) -> None:
     """A command group that names no operation."""
 

@@ -32,11 +32,6 @@ def kernels(context: Context) -> Program:
     return Program(context, SOURCE)
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
 def picture(seed: int = 1) -> numpy.ndarray[Any, Any]:
     return numpy.random.default_rng(seed).integers(0, 100, (*SHAPE, 4), numpy.uint8)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy
-import pytest
 from helpers.graphs import edges
 from helpers.sycl import N, zeros
 
@@ -13,11 +12,6 @@ from fairlead.runtime import USM, Program, Queue, SYCLError
 
 THREADS = 6
 ROUNDS = 10
-
-
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
 
 
 def test_one_thread_gets_a_queue(queue: Queue) -> None:

@@ -65,11 +65,6 @@ def kernels(device: Any) -> Program:
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "step.flg"
 

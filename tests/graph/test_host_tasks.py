@@ -14,11 +14,6 @@ from fairlead.graph import CommandGraph
 from fairlead.runtime import USM, Buffer, Handler, Program, Queue
 
 
-@pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
 def test_a_host_task_runs_in_each_execution_between_its_neighbours(
     queue: Queue, graph: CommandGraph, program: Program, memory: USM
 ) -> None:

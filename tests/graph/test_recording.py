@@ -21,11 +21,6 @@ pytestmark = pytest.mark.one_driver
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
-
-
-@pytest.fixture
 def second(queue: Queue) -> Queue:
     return Queue(queue.device)
 

@@ -19,11 +19,6 @@ from fairlead.runtime.commands import UNSUPPORTED
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
-
-
-@pytest.fixture
 def inner(queue: Queue, program: Program, memory: USM) -> ExecutableGraph:
     """memory = (memory + 1) * 2, in two nodes."""
     graph = CommandGraph(queue)

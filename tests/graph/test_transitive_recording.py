@@ -15,11 +15,6 @@ from fairlead.runtime import USM, Context, Device, Handler, Program, Queue, mall
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue)
-
-
-@pytest.fixture
 def second(queue: Queue) -> Queue:
     return Queue(queue.device)
 

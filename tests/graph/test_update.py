@@ -15,11 +15,6 @@ from fairlead.runtime import USM, Accessor, Buffer, Errc, NDRange, Program, Queu
 
 
 @pytest.fixture
-def graph(queue: Queue) -> CommandGraph:
-    return CommandGraph(queue, assume_buffer_outlives_graph=True)
-
-
-@pytest.fixture
 def value(graph: CommandGraph) -> DynamicParameter:
     """A number to add, at first 1."""
     return DynamicParameter(graph, numpy.int32(1))

@@ -16,6 +16,7 @@ import numpy
 import pyopencl as cl
 import pytest
 
+from fairlead.graph import CommandGraph
 from fairlead.runtime import (
     USM,
     Context,
@@ -108,6 +109,12 @@ def queue(device: Device) -> Iterator[Queue]:
     queue = Queue(device, profiling=True)
     yield queue
     queue.wait()
+
+
+@pytest.fixture
+def graph(queue: Queue) -> CommandGraph:
+    """A graph on the queue, which may have buffers."""
+    return CommandGraph(queue, assume_buffer_outlives_graph=True)
 
 
 @pytest.fixture
