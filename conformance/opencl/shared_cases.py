@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.arrays import ints
-from fairlead.conformance.checks import equal, rule
+from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.conformance.threads import in_threads
 
@@ -23,9 +23,7 @@ WRONG_SYNC_POINTS: Final = {
 
 def each_of(names: Sequence[str], text: str) -> pytest.MarkDecorator:
     """Return a case for each function, with the same rule."""
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, id=name, marks=rule(name, text)) for name in names]
-    )
+    return pytest.mark.parametrize("name", each(names, "{}", text))
 
 
 def each_wrong_sync_points(names: Sequence[str], code: str) -> pytest.MarkDecorator:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import equal, forked, rule, unsupported
+from fairlead.conformance.checks import each, equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     CREATE,
     ENQUEUE,
@@ -206,14 +206,11 @@ def test_finalize_empty(recorder: CLRecorder) -> None:
 @forked
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            name,
-            id=name,
-            marks=rule(name, f"{INVALID} if command_buffer is not a valid command-buffer"),
-        )
-        for name in ("clRetainCommandBufferKHR", "clReleaseCommandBufferKHR")
-    ],
+    each(
+        ("clRetainCommandBufferKHR", "clReleaseCommandBufferKHR"),
+        "{}",
+        f"{INVALID} if command_buffer is not a valid command-buffer",
+    ),
 )
 def test_retain_nothing(commands: CommandBuffers, name: str) -> None:
     expect_code(getattr(commands, name)(None), INVALID)

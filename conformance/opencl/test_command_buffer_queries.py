@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import equal, forked, rule, unsupported
+from fairlead.conformance.checks import each, equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     FLAGS,
     INFO,
@@ -37,10 +37,7 @@ QUERIES = {
 
 def each_query(text: str) -> pytest.MarkDecorator:
     """Return a case for each query; {} in the rule's text is its name."""
-    return pytest.mark.parametrize(
-        "name",
-        [pytest.param(name, id=name, marks=rule(INFO, text.format(name))) for name in QUERIES],
-    )
+    return pytest.mark.parametrize("name", each(QUERIES, INFO, text))
 
 
 def _require_known(commands: CommandBuffers, name: str) -> None:

@@ -10,7 +10,7 @@ import ctypes
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import equal, rule, unsupported
+from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, CLObjects
 from fairlead.conformance.opencl.shared_cases import run_in_threads
@@ -155,11 +155,7 @@ def test_query(objects: CLObjects, routine: str, name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "routine",
-    [
-        pytest.param(r, id=r, marks=rule(r, "CL_INVALID_VALUE if param_name is not supported"))
-        for r in INFOS
-    ],
+    "routine", each(INFOS, "{}", "CL_INVALID_VALUE if param_name is not supported")
 )
 def test_unknown_query(objects: CLObjects, routine: str) -> None:
     expect_code(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles, sizes
-from fairlead.conformance.checks import beyond_specification, forked, rule, unsupported
+from fairlead.conformance.checks import beyond_specification, each, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import CLRecorder, CommandBuffers, expect_code, properties
 from fairlead.conformance.opencl.mutable import (
     FIELDS,
@@ -152,13 +152,7 @@ def _make_exec_infos() -> Any:
 
 @forked
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            n, id=n, marks=rule(UPDATE, f"CL_INVALID_OPERATION if {n} was not declared updatable")
-        )
-        for n in FIELDS
-    ],
+    "name", each(FIELDS, UPDATE, "CL_INVALID_OPERATION if {} was not declared updatable")
 )
 def test_undeclared_field(mutable: Mutable, objects: CLObjects, name: str) -> None:
     declared = next(
@@ -319,13 +313,7 @@ def test_unknown_query(mutable: Mutable, command: int) -> None:
 
 @forked
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            n, id=n, marks=rule(INFO, f"CL_INVALID_VALUE if param_value_size is too small for {n}")
-        )
-        for n in QUERIES
-    ],
+    "name", each(QUERIES, INFO, "CL_INVALID_VALUE if param_value_size is too small for {}")
 )
 def test_query_too_small(mutable: Mutable, objects: CLObjects, name: str) -> None:
     kernel = objects.kernel("add", objects.buffer([0] * 8), int32(1))

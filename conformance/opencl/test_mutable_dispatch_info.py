@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from fairlead.conformance.arrays import sizes
-from fairlead.conformance.checks import equal, rule
+from fairlead.conformance.checks import each, equal, rule
 from fairlead.conformance.opencl.mutable import FIELDS, UPDATABLE, Mutable, field, ndrange
 from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
@@ -49,13 +49,7 @@ def _record_command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
     return mutable.launch(kernel, 12, "GLOBAL_SIZE", **range_), kernel
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, id=n, marks=rule(INFO, f"{n} is what was given at recording"))
-        for n in QUERIES
-    ],
-)
+@pytest.mark.parametrize("name", each(QUERIES, INFO, "{} is what was given at recording"))
 def test_query(mutable: Mutable, objects: CLObjects, name: str) -> None:
     command, kernel = _record_command(mutable, objects)
     equal(mutable.info(command, name), _make_answers(mutable, kernel)[name], "the answer")

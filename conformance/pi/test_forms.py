@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints, sizes
-from fairlead.conformance.checks import equal, expect, rule
+from fairlead.conformance.checks import each, equal, expect, rule
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import URRecording
@@ -98,13 +98,7 @@ FILLS: dict[str, tuple[tuple[Any, ...], int]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, id=name, marks=rule(name, "fills rows, or is not supported"))
-        for name in FILLS
-    ],
-)
+@pytest.mark.parametrize("name", each(FILLS, "{}", "fills rows, or is not supported"))
 def test_fill_2d(pi: DispatchTable, make: URObjects, queue: int, name: str) -> None:
     memory, (given, number) = make.usm("Shared"), FILLS[name]
     make.put(queue, memory, [0] * COUNT)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.checks import equal, expect, forked, name_of, rule, unsupported
+from fairlead.conformance.checks import each, equal, expect, forked, name_of, rule, unsupported
 from fairlead.conformance.ur.world import World
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
@@ -108,14 +108,8 @@ def test_query(pi: DispatchTable, owner: tuple[int, ...], routine: str, name: st
         equal(room.raw[: size.value][-1:], b"\0", "the last byte of the text")
 
 
-ROUTINES = list(QUERIES)
-
-
 @forked
-@pytest.mark.parametrize(
-    "routine",
-    [pytest.param(r, id=r, marks=rule(r, "an error if there is no such query")) for r in ROUTINES],
-)
+@pytest.mark.parametrize("routine", each(QUERIES, "{}", "an error if there is no such query"))
 def test_unknown_query(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
     size = ctypes.c_size_t()
     code = getattr(pi, routine)(*owner, 0x7FFF_FFFF, 0, None, ctypes.byref(size))

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import beyond_specification, expect, forked, rule, unsupported
+from fairlead.conformance.checks import (
+    beyond_specification,
+    each,
+    expect,
+    forked,
+    rule,
+    unsupported,
+)
 from fairlead.conformance.ur.arguments import Call
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS
@@ -111,12 +118,9 @@ def test_wrong_handle(
 
 
 LISTS = [
-    pytest.param(
-        f.name, id=f.name, marks=rule(f.name, "phEventWaitList leads to a handle that is none")
-    )
+    f.name
     for f in UR.slots
-    if any(p.name == "phEventWaitList" for p in f.parameters)
-    and any(p.name == "numEventsInWaitList" for p in f.parameters)
+    if {"phEventWaitList", "numEventsInWaitList"} <= {p.name for p in f.parameters}
 ]
 
 
@@ -133,7 +137,9 @@ def listed(world: World, ur: URCalls, function: str) -> Call:
 
 @beyond_specification
 @forked
-@pytest.mark.parametrize("function", LISTS)
+@pytest.mark.parametrize(
+    "function", each(LISTS, "{}", "phEventWaitList leads to a handle that is none")
+)
 def test_wrong_event_in_list(ur: URCalls, function: str, listed: Call) -> None:
     code = listed()
     ur.check_supported(function, code)

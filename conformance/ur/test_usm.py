@@ -212,13 +212,11 @@ def test_prefetch(ur: URCalls, make: URObjects, queue: int) -> None:
 
 @pytest.mark.parametrize(
     "advice",
-    [
-        pytest.param(
-            name,
-            marks=rule("urEnqueueUSMAdvise", f"{name}: a hint, ignored if it is not supported"),
-        )
-        for name in sorted(UR.groups["ur_usm_advice_flags_t"].values())
-    ],
+    each(
+        sorted(UR.groups["ur_usm_advice_flags_t"].values()),
+        "urEnqueueUSMAdvise",
+        "{}: a hint, ignored if it is not supported",
+    ),
 )
 def test_advise(ur: URCalls, make: URObjects, queue: int, advice: str) -> None:
     memory = make.usm("Shared")
