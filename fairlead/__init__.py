@@ -136,6 +136,16 @@ def read_version() -> str:
         return "unknown"
 
 
+def name_extra(needing: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error that names the extra of a missing package, the same if there is none."""
+    if missing.name not in ("numpy", "pyopencl"):
+        return missing
+    return ModuleNotFoundError(
+        f"{needing} needs {missing.name}, which is not installed: pip install 'fairlead[pyopencl]'",
+        name=missing.name,
+    )
+
+
 if not TYPE_CHECKING:  # a type checker shall find what is misspelt
 
     def __getattr__(name: str) -> Any:
@@ -145,13 +155,7 @@ if not TYPE_CHECKING:  # a type checker shall find what is misspelt
             try:
                 value = getattr(import_module(_MODULES[name], __name__), name)
             except ModuleNotFoundError as missing:
-                if missing.name not in ("numpy", "pyopencl"):
-                    raise
-                raise ModuleNotFoundError(
-                    f"fairlead.{name} needs {missing.name}, which is not installed: "
-                    "pip install 'fairlead[pyopencl]'",
-                    name=missing.name,
-                ) from None
+                raise name_extra(f"fairlead.{name}", missing) from None
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

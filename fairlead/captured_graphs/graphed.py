@@ -427,7 +427,8 @@ class Graphed(Generic[_P, _R]):
 
     def explain(self) -> str:
         """Tell which calls are replayed, with which Parameters, and why others are not."""
-        lines = [f"{self._function.__qualname__}: {len(self._captured)} graphs"]
+        count = len(self._captured)
+        lines = [f"{self._function.__qualname__}: {count} graph{'s' if count != 1 else ''}"]
         lines += [f"  {one.explain()}" for one in self._captured.values()]
         for constants, reason in self._constants.values():
             names = ", ".join(_KINDS[one] for one in sorted(constants))

@@ -214,14 +214,16 @@ class GraphParameter(Expressions):
         if not lib.fl_is_recording():
             return round(self.value, digits)
         return (
-            self.derived(Formula("round", digits)) if digits is not None else _whole(self, "rint")
+            self.derived(Formula("round", digits))
+            if digits is not None
+            else _make_whole(self, "rint")
         )
 
     def __floor__(self) -> Any:
-        return _whole(self, "floor")
+        return _make_whole(self, "floor")
 
     def __ceil__(self) -> Any:
-        return _whole(self, "ceil")
+        return _make_whole(self, "ceil")
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Any:
         """Return a Parameter that is this number in another type."""
@@ -310,7 +312,7 @@ def _register(number: int, key: int, conversion: int, size: int) -> None:
         raise MemoryError("no memory for a Parameter")
 
 
-def _whole(parameter: GraphParameter, function: str) -> Any:
+def _make_whole(parameter: GraphParameter, function: str) -> Any:
     """Return the Parameter of a whole number, as Python's functions of that name do."""
     if not lib.fl_is_recording():
         return int(getattr(np, function)(parameter.value))

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from .. import name_extra
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.forked import fork_children
 from ..loader.base.processes import end_in_order
@@ -70,6 +71,12 @@ class _Group(click.Group):
         except FairleadError as error:
             click.ClickException(escape_text(str(error))).show()
             ctx.exit(getattr(error, "exit_code", 1))
+        except ModuleNotFoundError as missing:
+            told = name_extra(f"fairlead {ctx.invoked_subcommand}", missing)
+            if told is missing:
+                raise
+            click.ClickException(str(told)).show()
+            ctx.exit(1)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise

@@ -49,7 +49,10 @@ APIS: Final[Mapping[str, str]] = {
 }
 
 #: What a notebook shows of a trace without calls.
-_NOTHING: Final = "<p>No call was traced. A trace has calls through fairlead, while it records.</p>"
+_NOTHING: Final = (
+    "<p>No call was traced. A trace has calls through fairlead, while it records. PyOpenCL calls "
+    "its own loader: <code>fairlead trace -- python PROGRAM</code> records those.</p>"
+)
 
 #: Name of an ABI file to the name of the API.
 API_NAMES: Final = {stem: name for name, stem in APIS.items()}

@@ -34,9 +34,9 @@ with fairlead.trace(device=True) as trace:
 trace
 """,
     "report": """
-from fairlead.conformance.report import Case, SuiteReport
-case = Case("waits", "queue", "urQueueFinish", "", outcome="passed")
-SuiteReport("libgood.so", "ur", cases=[case])
+from fairlead.conformance.harness import run
+from fairlead.plugins import reference_adapter
+run(reference_adapter(), area="virtual-memory")
 """,
     "progress": """
 from fairlead.loader.base import progress
@@ -76,7 +76,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         ("graph", r"collide\(16\), 40 ×"),
         ("executable", r"collide\(16\)"),
         ("trace", r"<td>clGetDeviceInfo</td>|<td>ur\w+</td>"),
-        ("report", r"<td>queue</td>"),
+        ("report", r"<td>virtual-memory</td>"),
     ],
 )
 def test_an_object_shows_itself(shown: dict[str, dict[str, Any]], name: str, wanted: str) -> None:

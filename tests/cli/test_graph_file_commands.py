@@ -11,6 +11,7 @@ import pyopencl as cl
 import pytest
 from click.testing import CliRunner, Result
 from helpers.drivers import Driver
+from helpers.support import RunPython
 
 import fairlead
 from fairlead.cli.compare import ComparedRun, find_difference, is_good
@@ -165,3 +166,16 @@ def test_differences() -> None:
     assert not is_good(rows)
     assert is_good([*rows, ComparedRun("d", "p", "native", "same")])
     assert not is_good([*rows, ComparedRun("d", "p", "native", "failed")])
+
+
+@pytest.mark.parametrize("command", ["show", "replay", "compare"])
+def test_a_bare_install_names_the_extra(
+    command: str, run_python: RunPython, tmp_path: Path
+) -> None:
+    (tmp_path / "step.flg").touch()
+    code = "import sys; sys.modules['numpy'] = None; from fairlead.cli.main import main; main()"
+    done = run_python(code, command, str(tmp_path / "step.flg"), fresh=True, check=False)
+    assert done.code == 1 and done.err == (
+        f"Error: fairlead {command} needs numpy, which is not installed: "
+        "pip install 'fairlead[pyopencl]'\n"
+    )

@@ -57,7 +57,7 @@ def test_the_programs_about_captures_run_one_after_the_other(run_python: RunPyth
     )
     assert any(line.startswith("once more: ") for line in lines)
     parameters = "  2 nodes; Parameters: self.u, self.v, self.dt"
-    assert lines[-2:] == ["Wave.step: 1 graphs", parameters]
+    assert lines[-2:] == ["Wave.step: 1 graph", parameters]
     stopped, replays = lines[-3].split()
     assert stopped == "True" and 73 <= int(replays) < 73 + 16
 
