@@ -225,7 +225,7 @@ class GraphParameter(Expressions):
     def __ceil__(self) -> Any:
         return _make_whole(self, "ceil")
 
-    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
+    def astype(self, dtype: Any, *, copy: bool = True) -> GraphParameter:
         """Return a Parameter that is this number in another type."""
         return self.derived(Formula("astype", np.dtype(dtype)))
 

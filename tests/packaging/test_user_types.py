@@ -57,6 +57,8 @@ KNOWN: Final = {
     "scale": "Graphed[(u: Array, by: float), Array]",
     "scale(x, 0.5)": "Array",
     "scale.explain()": "str",
+    "abs(s % 2)": "GraphParameter",
+    "s.astype(np.int32)": "GraphParameter",
     "Model().step.explain()": "str",
     "Model().step(0.5)": "None",
 }
