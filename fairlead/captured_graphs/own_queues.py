@@ -89,7 +89,7 @@ class OwnQueues:
             pyopencl.Event.from_int_ptr(one) for one in waits if query_status(one) != _COMPLETE
         ]
         if pending:
-            event = run_on_host(context, [event], partial(_wait_for_all, pending))
+            event = run_on_host(context, partial(_wait_for_all, pending), [event])
         for turn in range(times):
             before(turn)
             event = graph.execute(own, [event])
