@@ -95,11 +95,14 @@ def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
     text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
     monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: text)
     y, loop = repeating(program, scales=True)
-    before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
-    for value in (1, 2):
+    for value in (1, 2):  # the second one looks whether to fuse, and so sets everything again
         loop.replay(program.queue, by=value, wait=True)
     assert program.values(y) == [((((5 * 2 + 2) * 2) + 2) * 2 + 2) * 2 + 2]
-    assert program.fake.calls("cuGraphExecKernelNodeSetParams_v2") - before == 4
+    before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
+    for value in (0, 1, 3):
+        loop.replay(program.queue, by=value, wait=True)
+    assert program.values(y) == [(((4 * 3 + 3) * 3 + 3) * 3 + 3) * 3 + 3]
+    assert program.fake.calls("cuGraphExecKernelNodeSetParams_v2") - before == 3 * 4
 
 
 def test_launches_differ_in_which_arguments_are_parameters(program: Program) -> None:
