@@ -16,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...loader.base.frozen_value import Value
 from ..calls import identify_device, is_in_order, query_device, query_properties
 from .commands import CommandList
-from .prepared_programs import Preparation
+
+if TYPE_CHECKING:
+    from .prepared_programs import Preparation
 
 
 class Use(Enum):

@@ -298,7 +298,7 @@ _NOT_FOR_IT = re.compile(
 #: What only one platform needs, by what its name has.
 _FOR_ONE = {
     "Portable": re.compile(
-        r"fairlead\.icd\.(command_buffer\.(engines\.direct|direct_\w+)|pocl_kernels)"
+        r"fairlead\.icd\.(command_buffer\.(engines\.direct|direct_\w+|prepared_\w+)|pocl_kernels)"
     ),
     "NVIDIA": re.compile(
         r"fairlead\.(icd\.(command_buffer\.(engines\.cuda|cuda_\w+)|cuda_sharing|nvidia_ptx)"

@@ -37,6 +37,7 @@
             X(helping_markers) X(helping_forgets) X(helping_and_recording) X(helping_inner_events) \
                 X(helping_forgets_events) X(helping_refused) /* check_enqueue.c */                 \
         X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail)              \
+        X(enqueue_waited)                                                                          \
             X(enqueue_after_a_failure) X(enqueue_updates) X(enqueue_until)                         \
                 X(enqueue_driver_buffer) /* check_direct.c */                                      \
         X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers)                         \
