@@ -93,7 +93,7 @@ def load(program: cl.Program) -> tuple[Any, Any]:
 
 
 def measure(action: Callable[[], object]) -> float:
-    """Return the time in microseconds that a tenth of the calls does not take."""
+    """Return the tenth percentile of the time of a call, in microseconds."""
     times = list[float]()
     for _ in range(_ROUNDS):
         begin = time.perf_counter()

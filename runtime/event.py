@@ -334,7 +334,7 @@ def wait_for_each(events: Iterable[Any], wait: Callable[[Any], object]) -> BaseE
 
 
 def raise_any(error: BaseException | None) -> None:
-    """Raise an error, if there is one."""
+    """Raise the error that a wait has returned, unless it is None."""
     if error is not None:
         raise error
 

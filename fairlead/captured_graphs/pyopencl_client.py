@@ -210,12 +210,12 @@ def is_invoker(code: CodeType) -> bool:
 
 
 def is_of_pyopencl(frame: FrameType) -> bool:
-    """Whether a frame is PyOpenCL's own code, or pytools'."""
+    """Return whether a frame runs code of PyOpenCL or of pytools."""
     return frame.f_globals.get("__name__", "").partition(".")[0] in ("pyopencl", "pytools")
 
 
 def is_pyopencl_error(raised: BaseException, name: str = "") -> bool:
-    """Whether an error is OpenCL's, of a code whose name is `name`."""
+    """Return whether PyOpenCL raised an exception, for the OpenCL error `name` if one is given."""
     import pyopencl
 
     return isinstance(raised, pyopencl.Error) and name in str(raised)

@@ -18,7 +18,7 @@ class Rival(Replay):
     name = "rival"
 
     def cost(self, target: QueueKind) -> None:
-        """Return that its cost is not known, so that it is measured as well as the replay."""
+        """Return None: an engine of unknown cost is measured beside the engine `replay`."""
 
 
 class Told:
